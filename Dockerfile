@@ -29,7 +29,7 @@ ENTRYPOINT ["python", "-m", "infra.watcher"]
 FROM base AS command
 COPY --from=command-packages /packages /outscaler
 COPY chalicelib /outscaler/chalicelib
-COPY infra/kubernetes /outscaler/chalicelib/command/files/kubernetes
+COPY infra/kubernetes /outscaler/chalicelib/cli/files/kubernetes
 RUN python -m compileall -q /outscaler/chalicelib
 ENV PYTHONPATH=/outscaler
 WORKDIR /work

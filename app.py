@@ -1,5 +1,5 @@
 """Defines the Chalice app: the Lambda functions and the HTTP routes. Every body is one call
-into chalicelib.handlers.
+into chalicelib.functions.
 
 Only the routes run through this file. Lambda enters the functions of the blueprints directly and
 never imports it, so this file must not set up anything that they need (no middleware, no logging).
@@ -37,10 +37,10 @@ if os.environ.get("AWS_CHALICE_CLI_MODE"):
             )
         run_in_place(get_current_context(silent=True))
 
-from chalicelib.handlers import act, hosted_page, prometheus, read_api, reconcile, tick, webhook
-from chalicelib.handlers.http_response import HttpResponse, respond
-from chalicelib.handlers.lambda_entry import preload
-from chalicelib.handlers.prometheus import CONTENT_TYPE, PAGE
+from chalicelib.functions import act, hosted_page, prometheus, read_api, reconcile, tick, webhook
+from chalicelib.functions.http_response import HttpResponse, respond
+from chalicelib.functions.lambda_entry import preload
+from chalicelib.functions.prometheus import CONTENT_TYPE, PAGE
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.runtime import runtime
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

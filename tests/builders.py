@@ -16,7 +16,7 @@ from chalicelib.model.pod import Owner, Pod, PodAffinityTerm, PodClass, SpreadCo
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.selector import Requirement, Selector
-from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Snapshot
+from chalicelib.model.snapshot import Controller, DaemonSet, PodDisruptionBudget, Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.reasons.text import text
 
@@ -93,7 +93,7 @@ class ClusterBuilder:
         self.pods: list[Pod] = []
         self.classes: list[PodClass] = []
         self.groups: list[NodeGroup] = []
-        self.budgets: list[Budget] = []
+        self.budgets: list[PodDisruptionBudget] = []
         self.controllers: list[Controller] = []
         self.daemonsets: list[DaemonSet] = []
         self.more: dict[str, Any] = {}
@@ -227,7 +227,7 @@ class ClusterBuilder:
         self, name: str, allowed: int, selector: Any, namespace: str = "default"
     ) -> ClusterBuilder:
         """Adds a PodDisruptionBudget."""
-        self.budgets.append(Budget(namespace, name, selector, allowed))
+        self.budgets.append(PodDisruptionBudget(namespace, name, selector, allowed))
         return self
 
     def daemonset(

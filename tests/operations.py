@@ -7,7 +7,7 @@ from typing import Any
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.operation_document import OperationDocument, from_document
 from chalicelib.model.outcome import Outcome
-from chalicelib.providers.base import Provider
+from chalicelib.providers.kit.base import Provider
 
 PROVIDER_METHODS = {
     OperationKind.SCALE_UP: "scale_up",

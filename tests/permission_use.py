@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.operation import OperationKind
+from chalicelib.runtime.messages import PROVIDERS
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreUnavailable
 from infra.emulators.aws_faults import AwsFaults, lost_answer

@@ -3,13 +3,13 @@
     OutscalerError
     ├── BadInput                      model/errors.py      the user can correct it: names the
                                                            place and the correct form
-    ├── ProviderError                 providers/errors.py  Throttled, OutOfStock, QuotaExceeded,
+    ├── ProviderError                 providers/kit/errors.py  Throttled, OutOfStock, QuotaExceeded,
                                                            Unauthorized, NotFound,
     │                                                      Conflict, InvalidRequest, Transient,
                                                            Unknown
     ├── MemoryExceeded                model/errors.py      a cluster needs more memory than the
                                                            function has
-    ├── ClusterError                  kube/errors.py       the cluster's API refused or did not
+    ├── ClusterError                  cluster/errors.py       the cluster's API refused or did not
                                                            answer
     └── StoreError                    store/errors.py      lease held or lost, stale write,
                                                            throttled

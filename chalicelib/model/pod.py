@@ -3,7 +3,7 @@ pods share, and the rest.
 
 A cluster of 170,000 pods has a few thousand classes. Every predicate is evaluated once per class; a
 Pod is only a name on a node. Classes are created while pods are decoded
-(snapshot/snapshot_builder.py) and never change.
+(cluster/snapshot_builder.py) and never change.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     scale_up_delay: str = ""
     do_not_disrupt: str = ""  # karpenter.sh/do-not-disrupt as written
     deletion_cost: str = ""  # controller.kubernetes.io/pod-deletion-cost as written
-    # the exceeded limit of snapshot/input_limits.py; fields that exceed it are left out above
+    # the exceeded limit of cluster/input_limits.py; fields that exceed it are left out above
     excess: str = ""
     # fields that are left out may keep other pods off the node of such a pod
     excess_bars: bool = False

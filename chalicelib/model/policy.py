@@ -19,7 +19,7 @@ from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 class Mode(StrEnum):
     """`off` does nothing, `shadow` plans and explains but changes nothing, `active` acts.
 
-    Only dispatch/mode_guard.py reads it."""
+    Only runtime/mode_guard.py reads it."""
 
     OFF = "off"
     SHADOW = "shadow"

@@ -42,7 +42,7 @@ class MissingData(
     affected_decisions: tuple[str, ...] = ()
 
 
-class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
+class PodDisruptionBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing.
     whole: enough pods are healthy, so evicting a pod that is not ready costs no disruption."""
 
@@ -98,7 +98,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     pods: tuple[Pod, ...] = ()
     classes: tuple[PodClass, ...] = ()
     groups: tuple[NodeGroup, ...] = ()
-    budgets: tuple[Budget, ...] = ()
+    budgets: tuple[PodDisruptionBudget, ...] = ()
     controllers: tuple[Controller, ...] = ()
     controller_kinds: tuple[str, ...] = ()
     daemonsets: tuple[DaemonSet, ...] = ()

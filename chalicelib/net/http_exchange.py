@@ -1,8 +1,8 @@
 """One exchange over a session: returns a status, headers and a body within the limits, or
 raises why there is none.
 
-Both transports (kube/transport.py, providers/http.py) use this module and add their own error
-messages. Exceptions of `requests` and urllib3 stay inside, because they contain the request,
+Both transports (cluster/transport.py, providers/kit/http.py) use this module and add their own
+error messages. Exceptions of `requests` and urllib3 stay inside, because they contain the request,
 and with it the credential.
 """
 

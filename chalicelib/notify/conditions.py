@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.journal.metrics import Values, key
 from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
@@ -23,10 +24,9 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
-from chalicelib.record.consolidation_view import some
-from chalicelib.record.metrics import Values, key
-from chalicelib.record.views import LATE_AFTER
 from chalicelib.store.leases import ScanState
+from chalicelib.views.cluster_view import LATE_AFTER
+from chalicelib.views.consolidation import some
 
 INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL
 IN_A_ROW = 3

@@ -27,7 +27,7 @@ from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.resource_names import state_table
 from chalicelib.model.timestamps import format_time
 from chalicelib.notify.notices import CLOSED, OPEN, NoticeMessage
-from chalicelib.notify.webhook import NotAccepted, WebhookSender, permitted
+from chalicelib.notify.notification_request import NotAccepted, WebhookSender, permitted
 from chalicelib.policy.secret_names import NOTIFICATIONS, ClusterSecrets
 
 ATTEMPTS = 12
@@ -44,7 +44,7 @@ _TABLE = re.compile(r"(?P<stack>.+)-state\Z")
 
 
 class Poster(Protocol):
-    """The method of webhook.py that is used here."""
+    """The method of notification_request.py that is used here."""
 
     def post(self, url: str, secret: str, message_id: str, now: float, body: bytes) -> None:
         """Return when the address has accepted the event."""

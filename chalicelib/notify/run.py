@@ -12,7 +12,9 @@ from contextlib import contextmanager
 
 import msgspec
 
-from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.journal import carry_over
+from chalicelib.journal.journal import DecisionUnreadable, last_decision
+from chalicelib.journal.redaction import without_names
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity, Notifications
 from chalicelib.model.operation import OperationKind
@@ -22,14 +24,12 @@ from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditio
 from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
 from chalicelib.notify.notices import NoticeRules, NoticeState, bounded, decide, delivered
 from chalicelib.policy.secret_names import named_by
-from chalicelib.record import carry_over
-from chalicelib.record.journal import DecisionUnreadable, last_decision
-from chalicelib.record.journal_lines import operation_of, sentence
-from chalicelib.record.redaction import without_names
 from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.mode_guard import permitted
 from chalicelib.store import Store
 from chalicelib.store.codec import encode
 from chalicelib.store.errors import StoreError
+from chalicelib.views.journal_lines import operation_of, sentence
 
 WITHIN = 15.0
 """Seconds for all deliveries of a tick; after as many more, the remaining

@@ -30,12 +30,12 @@ from contextlib import contextmanager
 
 import msgspec
 
-from chalicelib.dispatch.messages import ActMessage, act_queue, decode_act, encode
-from chalicelib.dispatch.senders import MAX_DELAY, NotSent, whole_delay
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.net.sockets import allowed_by
 from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.messages import ActMessage, act_queue, decode_act, encode
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.runtime.senders import MAX_DELAY, NotSent, whole_delay
 from chalicelib.store.errors import OperationClaimed, OperationFinished, OperationNotDue
 
 CLAIM = 24.0

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.kube import errors as kube
+from chalicelib.cluster import errors as kube
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.operations.kube_node_api import KubeNodes
 from chalicelib.operations.step_context import Recheck, StepContext
-from chalicelib.providers import errors as vendor
-from chalicelib.providers.base import Provider
+from chalicelib.providers.kit import errors as vendor
+from chalicelib.providers.kit.base import Provider
 from chalicelib.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from chalicelib.kube.client import KubeClient
+    from chalicelib.cluster.client import KubeClient
 
 
 class OperationClients:

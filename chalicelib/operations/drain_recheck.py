@@ -12,9 +12,10 @@ the node is evicted for nothing.
 
 from __future__ import annotations
 
-from chalicelib.kube.client import KubeClient, path_segment
-from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
-from chalicelib.kube.objects import pods_on_node
+from chalicelib.cluster.client import KubeClient, path_segment
+from chalicelib.cluster.errors import Forbidden, NotFound, Unavailable
+from chalicelib.cluster.objects import pods_on_node
+from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pod import Owner
 from chalicelib.model.policy import Options
@@ -22,14 +23,8 @@ from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.step_context import Recheck
 from chalicelib.plan.demand.pending_pods import is_expendable
-from chalicelib.plan.disruption.drain_rules import (
-    MOVABLE,
-    Action,
-    DrainContext,
-    PdbTracker,
-    first_verdict,
-)
-from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
+from chalicelib.plan.removal.drain_rules import MOVABLE, Action, DrainContext, first_verdict
+from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 CONTROLLERS = {
@@ -58,7 +53,7 @@ class DrainRecheck:
         if snapshot.gaps:
             gap = snapshot.gaps[0]
             return Recheck(gap.name, f"it could not be read ({gap.detail})")
-        pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
+        pdbs = PodDisruptionBudgets(snapshot.budgets, snapshot.classes)
         context = DrainContext.of(snapshot, self._options, self._now, pdbs)
         for pod in snapshot.pods:
             if is_expendable(snapshot.cls(pod), self._options):

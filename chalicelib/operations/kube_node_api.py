@@ -1,4 +1,4 @@
-"""Implements NodeApi on chalicelib.kube, decoding only the few fields that a removal needs.
+"""Implements NodeApi on chalicelib.cluster, decoding only the few fields that a removal needs.
 
 The connection is opened at the first use, because an operation that only calls a vendor needs none.
 """
@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from chalicelib.kube import objects
-from chalicelib.kube.client import LazyKubeClient
-from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
+from chalicelib.cluster import objects
+from chalicelib.cluster.client import LazyKubeClient
+from chalicelib.cluster.errors import Forbidden, NotFound, Unavailable
 from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Condition, Taint
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import instant, parse_time

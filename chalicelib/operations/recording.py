@@ -1,5 +1,5 @@
 """Reports passes and the steps and ends of operations: to the log, and through
-chalicelib/record to everything else.
+chalicelib/journal to everything else.
 
 Reporting follows the work: a pass is saved and sent, an operation's row is written. A failure to
 report is therefore only logged; the facts are in the table.
@@ -11,6 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from chalicelib.journal import carry_over
+from chalicelib.journal.journal import failing_entry, recovered_entry
+from chalicelib.journal.metric_values import is_braked
+from chalicelib.journal.operation_events import OperationStep
+from chalicelib.journal.recorder import (
+    ClusterWriter,
+    Recorder,
+    record_failure,
+    record_outcome,
+    record_plan,
+    record_step,
+)
 from chalicelib.model.errors import OutscalerError, published_name
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
@@ -20,24 +32,12 @@ from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import LARGEST
 from chalicelib.operations import removal_progress
-from chalicelib.record import carry_over
-from chalicelib.record.journal import failing_entry, recovered_entry
-from chalicelib.record.metric_values import is_braked
-from chalicelib.record.operation_events import OperationStep
-from chalicelib.record.recorder import (
-    ClusterWriter,
-    Recorder,
-    record_failure,
-    record_outcome,
-    record_plan,
-    record_step,
-)
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.leases import PassFailure
 
 if TYPE_CHECKING:
-    from chalicelib.kube.client import KubeClient
+    from chalicelib.cluster.client import KubeClient
     from chalicelib.plan.state.cluster_state import ClusterState
     from chalicelib.store.leases import Lease
 

@@ -32,10 +32,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from chalicelib.dispatch.messages import Cause
-from chalicelib.dispatch.mode_guard import permitted, refusal
-from chalicelib.dispatch.senders import NotSent
-from chalicelib.kube.errors import ClusterError
+from chalicelib.cluster.errors import ClusterError
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, InProgress, Outcome, Succeeded
@@ -59,10 +56,13 @@ from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCE
 from chalicelib.operations.steps.restart_node import RESTART_NODE
 from chalicelib.operations.steps.scale_up import NOT_NEEDED, SCALE_UP
 from chalicelib.operations.waiting import outcome_of_error, reset_error_count
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.messages import Cause
+from chalicelib.runtime.mode_guard import permitted, refusal
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.runtime.senders import NotSent
 from chalicelib.runtime.wakeup import request_reconcile
 from chalicelib.store.errors import (
     NotMoved,

@@ -1,5 +1,5 @@
 """Lets removals of one group share a request, where a vendor takes one change of a pool at a time
-(OneChangeAtATime in providers/base.py).
+(OneChangeAtATime in providers/kit/base.py).
 
 An operation has one node, and drains it by itself. At such a vendor only one of them may then send
 its request, and the others would wait for a change of minutes each. The executor whose turn it is
@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.dispatch.senders import NotSent
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.policy import Options
@@ -35,6 +34,7 @@ from chalicelib.operations import claims
 from chalicelib.operations.ordering import deadline_of
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.runtime.senders import NotSent
 from chalicelib.store.errors import OperationClaimed, OperationFinished, OperationNotDue
 
 READY = "delete"

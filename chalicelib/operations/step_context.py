@@ -18,7 +18,7 @@ from chalicelib.model.node import Condition, Taint
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.model.policy import Options
-from chalicelib.providers.base import Provider
+from chalicelib.providers.kit.base import Provider
 
 
 class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):

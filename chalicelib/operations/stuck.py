@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chalicelib.dispatch.messages import ActMessage, act_queue, encode
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.runtime.log import logger
+from chalicelib.runtime.messages import ActMessage, act_queue, encode
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
 

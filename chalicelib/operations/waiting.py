@@ -20,11 +20,11 @@ import zlib
 
 import msgspec
 
-from chalicelib.kube import errors as kube
+from chalicelib.cluster import errors as kube
 from chalicelib.model.errors import published_name
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress
-from chalicelib.providers import errors as vendor
+from chalicelib.providers.kit import errors as vendor
 
 CLOCKS = 60.0
 """Maximum assumed clock difference of two functions, in seconds."""

@@ -2,5 +2,5 @@
 ui` and the hosted page.
 
 Here: what is read, what is shown, templates and headers. Not here: who may see it
-(command/ui_server.py, handlers).
+(cli/ui_server.py, handlers).
 """

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from chalicelib.journal.metrics import key
 from chalicelib.model.memory import ReplacementState
 from chalicelib.model.operation import REPLACES, Operation, OperationKind
 from chalicelib.model.pause import Pause, PausedPart, whole
@@ -21,18 +22,17 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.reasons.text import disruption_words, lasting_first, sentence
-from chalicelib.record.consolidation_view import (
+from chalicelib.views.cluster_view import LATE_AFTER
+from chalicelib.views.consolidation import (
     ReplacementView,
     money,
     replacement_action,
     replacement_views,
     state_words,
 )
-from chalicelib.record.journal_lines import spoken
-from chalicelib.record.lifecycle_view import verdict_of
-from chalicelib.record.metrics import key
-from chalicelib.record.tables import Tone, usual_seconds
-from chalicelib.record.views import LATE_AFTER
+from chalicelib.views.journal_lines import spoken
+from chalicelib.views.lifecycle import verdict_of
+from chalicelib.views.rows import Tone, usual_seconds
 
 LISTED = 5
 """Rows of one kind; the rest is counted, and is on a page of its own."""

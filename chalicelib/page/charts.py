@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from chalicelib.model.gauge_ring import EVERY, GaugePoint
 from chalicelib.model.operation import OperationKind
-from chalicelib.record.journal_lines import operation_of
+from chalicelib.store.gauge_ring import EVERY, GaugePoint
 from chalicelib.store.journal import JournalEntry
+from chalicelib.views.journal_lines import operation_of
 
 HOUR, DAY = 3600.0, 86400.0
 MOST_CELLS = 24

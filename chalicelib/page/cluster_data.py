@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.model.gauge_ring import GaugePoint
+from chalicelib.journal import carry_over
+from chalicelib.journal.journal import PLAN, DecisionUnreadable, LastDecision, last_decision
+from chalicelib.journal.metrics import key
+from chalicelib.journal.redaction import without_secrets
 from chalicelib.model.memory import Memory
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.record import carry_over
-from chalicelib.record.journal import PLAN, DecisionUnreadable, LastDecision, last_decision
-from chalicelib.record.metrics import key
-from chalicelib.record.redaction import without_secrets
-from chalicelib.record.tables import GroupRow, group_rows
 from chalicelib.runtime.active_policy import in_force_or_problem
+from chalicelib.runtime.mode_guard import permitted
 from chalicelib.store.errors import StoreError
+from chalicelib.store.gauge_ring import GaugePoint
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import LastPass
+from chalicelib.views.rows import GroupRow, group_rows
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy

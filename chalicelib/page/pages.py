@@ -15,7 +15,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from chalicelib.dispatch.messages import cluster_name_ok
+from chalicelib.journal.journal import PLAN
+from chalicelib.journal.redaction import policy_without_secrets, without_secrets
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy_permissions import Deployment
@@ -26,10 +27,9 @@ from chalicelib.page.attention import pods_reason
 from chalicelib.page.cluster_data import HISTORY, LONG_HISTORY, ClusterDetails, details, summaries
 from chalicelib.page.render import Links, render, security_headers
 from chalicelib.reasons.text import lasting_first
-from chalicelib.record.journal import PLAN
-from chalicelib.record.redaction import policy_without_secrets, without_secrets
-from chalicelib.record.tables import NodeRow, group_named, node_rows
-from chalicelib.record.views import exact
+from chalicelib.runtime.messages import cluster_name_ok
+from chalicelib.views.cluster_view import exact
+from chalicelib.views.rows import NodeRow, group_named, node_rows
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, Store, StoredPolicy

@@ -28,8 +28,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.page.assets import assets
 from chalicelib.reasons.text import sentence as reason_sentence
-from chalicelib.record.journal_lines import spoken
-from chalicelib.record.views import exact
+from chalicelib.views.cluster_view import exact
+from chalicelib.views.journal_lines import spoken
 
 HERE = Path(__file__).parent / "templates"
 RUNBOOK = f"{DOCS}/runbook.md"

@@ -14,7 +14,8 @@ import msgspec
 
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.page.charts import DAY
-from chalicelib.record.journal_lines import (
+from chalicelib.store.journal import JournalEntry
+from chalicelib.views.journal_lines import (
     FailingLine,
     OperationLine,
     OtherLine,
@@ -23,8 +24,7 @@ from chalicelib.record.journal_lines import (
     line_of,
     sentence,
 )
-from chalicelib.record.tables import Tone
-from chalicelib.store.journal import JournalEntry
+from chalicelib.views.rows import Tone
 
 if TYPE_CHECKING:
     from chalicelib.store import Store

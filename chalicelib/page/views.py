@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.gauge_ring import EVERY, GaugePoint
+from chalicelib.journal.metrics import key
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Move, Plan
 from chalicelib.model.reason import Reason, ReasonCode
@@ -22,13 +22,13 @@ from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
 from chalicelib.reasons.text import PASSING, sentence
-from chalicelib.record.bill_view import PARTS, BillView, CostView, cost_view, move_text
-from chalicelib.record.consolidation_view import reasons_by_node
-from chalicelib.record.journal_lines import operation_of
-from chalicelib.record.metrics import key
-from chalicelib.record.tables import GroupRow, NodeRow, Tone
-from chalicelib.record.views import pod_views
+from chalicelib.store.gauge_ring import EVERY, GaugePoint
 from chalicelib.store.journal import JournalEntry
+from chalicelib.views.bill import PARTS, BillView, CostView, cost_view, move_text
+from chalicelib.views.cluster_view import pod_views
+from chalicelib.views.consolidation import reasons_by_node
+from chalicelib.views.journal_lines import operation_of
+from chalicelib.views.rows import GroupRow, NodeRow, Tone
 
 PODS_SHOWN, LAST_SHOWN, ROWS = 10, 12, 1000
 """Lines of a cluster's page, and rows of a list at most."""

@@ -25,10 +25,10 @@ from chalicelib.model.memory import (
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.purchases import with_planned_pods
-from chalicelib.plan.disruption.bought_back import next_drains
-from chalicelib.plan.disruption.methods.unneeded import paused_timer
-from chalicelib.plan.disruption.planner import DisruptionPlan
-from chalicelib.plan.disruption.replacement_rows import with_operations
+from chalicelib.plan.removal.bought_back import next_drains
+from chalicelib.plan.removal.methods.unneeded import paused_timer
+from chalicelib.plan.removal.planner import DisruptionPlan
+from chalicelib.plan.removal.replacement_rows import with_operations
 from chalicelib.plan.repair import wrong_size
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState

@@ -314,7 +314,7 @@ def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[R
 _FEATURES: tuple[
     tuple[Callable[[PodClass, frozenset[str]], bool], Callable[[PodClass], str]], ...
 ] = (
-    # it exceeds a reading limit (snapshot/input_limits.py)
+    # it exceeds a reading limit (cluster/input_limits.py)
     (lambda cls, _: bool(cls.excess), lambda cls: cls.excess),
     (lambda cls, _: bool(cls.resource_claims), lambda _: "resource claims"),
     (

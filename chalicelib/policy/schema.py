@@ -1,7 +1,7 @@
 """Describes a section of the document as a table: its keys, how each is read, and what it means.
 
 The tables (document.py, sections.py, providers.py, options.py) are the single source for reading,
-for writing back (command/serialize_policy.py), for the JSON schema and for the reference
+for writing back (cli/serialize_policy.py), for the JSON schema and for the reference
 (infra/tools/policy_reference.py). This module contains no keys itself. An unknown key is refused
 with the nearest known one; a key that belongs to another place of the document is refused with a
 sentence of its own (`refused`).

@@ -457,7 +457,7 @@ HEADROOMS = listed_sections(
     name="entries",
 )
 
-# -- spec.maxDisruption: the limits of plan/disruption/budgets.py ----------------------------------
+# -- spec.maxDisruption: the limits of plan/removal/removal_limits.py ------------------------------
 
 _SHARE = "a share from 0 to 1, such as 0.25 or 25%"
 

@@ -13,10 +13,10 @@ from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import place_of
-from chalicelib.model.vendor_hosts import mistakes as not_permitted
-from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.services import ProviderServices
+from chalicelib.policy.vendor_hosts import mistakes as not_permitted
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.errors import InvalidRequest
+from chalicelib.providers.kit.services import ProviderServices
 
 _NAMES = ("alicloud", "cherryservers", "clusterapi", "exoscale", "huaweicloud")
 

@@ -26,9 +26,9 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.bill import PriceTags
-from chalicelib.plan.disruption.consolidation.costs import eviction_cost
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import MICRO
+from chalicelib.plan.removal.consolidation.costs import eviction_cost
 from chalicelib.plan.simulation.simulated_cluster import renamed
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.replay.recorded_decision import RecordedDecision

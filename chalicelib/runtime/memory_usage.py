@@ -12,7 +12,7 @@ import contextlib
 from pathlib import Path
 
 from chalicelib.model.errors import MemoryExceeded
-from chalicelib.model.pass_footprint import Reading
+from chalicelib.store.pass_footprint import Reading
 
 _PROCESS = Path("/proc/self")
 _SET_BACK = "5"  # proc(5), clear_refs: sets the peak to the resident size

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.dispatch.senders import LargeFunction, Sender, SqsSender
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
@@ -38,15 +37,16 @@ from chalicelib.model.resource_names import (
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.runtime.active_policy import in_force, read
 from chalicelib.runtime.memory_usage import MemoryGauge
+from chalicelib.runtime.senders import LargeFunction, Sender, SqsSender
 from chalicelib.runtime.tracing import Tracing, tracing_of
 from chalicelib.runtime.webhook_credentials import WebhookCredentials
 
 if TYPE_CHECKING:
     from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.aws.sns import Publisher
-    from chalicelib.kube.client import KubeClient
-    from chalicelib.providers.base import Provider
-    from chalicelib.snapshot.live_cluster import KeptLists
+    from chalicelib.cluster.client import KubeClient
+    from chalicelib.cluster.live_cluster import KeptLists
+    from chalicelib.providers.kit.base import Provider
     from chalicelib.store import Store
 
 #: Set by Lambda in every function's environment, and nowhere else.
@@ -54,7 +54,7 @@ LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
 MEMORY_SIZE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # MB
 
 #: Set by the deployment where the event source has ReportBatchItemFailures
-#: (handlers/lambda_entry.py).
+#: (functions/lambda_entry.py).
 BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 
 #: How long a secret is used before it is read again, unless its content is refused
@@ -89,7 +89,7 @@ class Runtime:
     (replay/decision_place.py), "" for none. topics: publishes notifications, None: SNS does.
     page_key: name of the secret with the keys of the hosted page, "" where there is no such page.
     kept_lists: returns what earlier passes of this process have read of clusters; None: every pass
-    reads everything. lists: where lists of clusters are (snapshot/list_archive.py), "" for nowhere.
+    reads everything. lists: where lists of clusters are (cluster/list_archive.py), "" for nowhere.
     sleep: waits seconds within a pass. repeat: calls something every so many seconds inside a
     context, until it returns False; None: a thread does.
     """
@@ -195,7 +195,7 @@ class _Connections:
         that may be used for it."""
         if self.reach is not None:
             return self.reach(access, secret)
-        from chalicelib.kube.connect import connect
+        from chalicelib.cluster.connect import connect
 
         return connect(
             access,
@@ -216,8 +216,8 @@ class _Connections:
     def providers(self, policy: Policy, kube: KubeClient, secret: ReadSecret) -> Sequence[Provider]:
         """Return the policy's providers."""
         from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+        from chalicelib.providers.kit.services import ProviderServices
         from chalicelib.providers.registry import providers
-        from chalicelib.providers.services import ProviderServices
 
         def reader(*uses: str) -> ReadSecret:
             return ClusterSecrets(secret, policy.name, uses, self.deployment)
@@ -292,15 +292,15 @@ def keeping(
 ) -> Callable[[], KeptLists]:
     """Return what a process keeps of clusters, at most this many bytes; made when it is first
     asked for, because only passes need it. place: where processes share lists
-    (snapshot/list_archive.py), "" for nowhere."""
+    (cluster/list_archive.py), "" for nowhere."""
 
     @functools.cache
     def kept() -> KeptLists:
-        from chalicelib.snapshot.live_cluster import KeptLists
+        from chalicelib.cluster.live_cluster import KeptLists
 
         if not place:
             return KeptLists(most, time.monotonic)
-        from chalicelib.snapshot.list_archive import ListArchive, list_place
+        from chalicelib.cluster.list_archive import ListArchive, list_place
 
         return KeptLists(most, time.monotonic, archive=ListArchive(list_place(place), clock))
 

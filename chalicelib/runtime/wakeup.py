@@ -1,5 +1,5 @@
 """Requests a pass: one delayed message per debounce window, for any number of
-requests (handlers/webhook.py draws the window), and an earlier one for the first
+requests (functions/webhook.py draws the window), and an earlier one for the first
 event that says enough by itself.
 
 Events wake a cluster 20 times at once and then once in 10 seconds (store/debounce.py); later
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
-from chalicelib.dispatch.senders import whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.runtime.senders import whole_delay
 from chalicelib.store.debounce import PROMPT, WINDOW
 from chalicelib.store.errors import StoreError
 

@@ -74,7 +74,7 @@ def _open(schedules: Iterable[Schedule], now: float) -> list[Schedule]:
 
 
 def _applied(policy: Policy, schedule: Schedule) -> Policy:
-    # Only dispatch/mode_guard.py reads modes; here the value is passed on unchanged.
+    # Only runtime/mode_guard.py reads modes; here the value is passed on unchanged.
     word = msgspec.structs.asdict(schedule)["mode"]
     if word:
         policy = in_mode(policy, word)

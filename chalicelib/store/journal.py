@@ -18,7 +18,10 @@ import msgspec
 from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.gauge_ring import (
+from chalicelib.model.overview import ClusterOverview
+from chalicelib.store.codec import NOT_DECODED, PIECE, decode, encode, fingerprint, pack, unpack
+from chalicelib.store.errors import RowUnreadable, StoreError
+from chalicelib.store.gauge_ring import (
     EVERY,
     HOUR,
     GaugePoint,
@@ -29,9 +32,6 @@ from chalicelib.model.gauge_ring import (
     packed,
     unpacked,
 )
-from chalicelib.model.overview import ClusterOverview
-from chalicelib.store.codec import NOT_DECODED, PIECE, decode, encode, fingerprint, pack, unpack
-from chalicelib.store.errors import RowUnreadable, StoreError
 from chalicelib.store.table_client import (
     ConditionFailed,
     Raw,
@@ -78,7 +78,7 @@ _NODES_PER_WRITE = 250
 
 class CounterTotals(msgspec.Struct, frozen=True):
     """counts: by name, since the cluster was first seen. state: defined in
-    record/events.py. version: of state."""
+    journal/events.py. version: of state."""
 
     counts: dict[str, float] = {}
     state: bytes = b""
@@ -224,7 +224,7 @@ def _first_at(at: float) -> str:
 
 
 class GaugeRings:
-    """A cluster's numbers of the last 14 days (model/gauge_ring.py), and the overview of its groups
+    """A cluster's numbers of the last 14 days (store/gauge_ring.py), and the overview of its groups
     and nodes (model/overview.py), for people.
 
     Every five minutes a pass reads one row. It writes that row only if the stored point does not

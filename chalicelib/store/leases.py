@@ -14,7 +14,7 @@ transaction (memory.py). The token is never reset, not even when the lease is re
 Times are compared in the conditions; DynamoDB's own expiry deletes hours late.
 
 A lease is short, so that a cluster whose pass was killed soon has another one. Its holder renews it
-while it works (reconciler/lease_renewal.py). An end further ahead than any correct clock can have
+while it works (passes/lease_renewal.py). An end further ahead than any correct clock can have
 set it counts as over: the clock of a holder that died may have been wrong, and the token makes it
 harmless that it may still live.
 
@@ -46,11 +46,11 @@ from pynamodb.attributes import Attribute
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.gauge_ring import GaugePoint, continued, unpacked
 from chalicelib.model.overview import ClusterOverview
-from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.store.errors import LeaseHeld, LeaseLost, RowUnreadable, StoreError
+from chalicelib.store.gauge_ring import GaugePoint, continued, unpacked
 from chalicelib.store.journal import unpacked_overview
+from chalicelib.store.pass_footprint import PassMemory
 from chalicelib.store.table_client import (
     ConditionFailed,
     Raw,
@@ -375,8 +375,8 @@ class ScanState(msgspec.Struct, frozen=True):
 
 class LastPass(msgspec.Struct, frozen=True):
     """The last pass for display. last_pass: its instant (epoch seconds, 0.0: none yet). carry_over:
-    the bytes of record/carry_over.py, empty where it has none. state: all of the scan state.
-    points, hours, overview: of the charts (model/gauge_ring.py) and of groups and nodes
+    the bytes of journal/carry_over.py, empty where it has none. state: all of the scan state.
+    points, hours, overview: of the charts (store/gauge_ring.py) and of groups and nodes
     (model/overview.py), where they were requested."""
 
     last_pass: float = 0.0

@@ -101,9 +101,9 @@ class LeaseRow(RowKey):
     and until, never the token.
 
     decision: digest of the last decision in the journal. left: data of the last pass, defined in
-    record/carry_over.py. last_success: when the last pass that made a decision began. failing_since
-    and the four attributes after it: the streak of failed passes. peak and the three attributes
-    after it: memory use (model/pass_footprint.py).
+    journal/carry_over.py. last_success: when the last pass that made a decision began.
+    failing_since and the four attributes after it: the streak of failed passes. peak and the three
+    attributes after it: memory use (store/pass_footprint.py).
     """
 
     owner = UnicodeAttribute(null=True)

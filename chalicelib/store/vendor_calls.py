@@ -58,7 +58,7 @@ _LONGEST_KEY = 900  # bytes; DynamoDB allows 1,024
 
 
 class RateSettings(Protocol):
-    """The settings of a rate limit in providers/services.py: calls per
+    """The settings of a rate limit in providers/kit/services.py: calls per
     second, and how many at once."""
 
     @property
@@ -75,7 +75,7 @@ class RateSettings(Protocol):
 
 
 class RateLimits:
-    """Implements the RateLimiter of providers/services.py on the table. Never raises: without a
+    """Implements the RateLimiter of providers/kit/services.py on the table. Never raises: without a
     table there is no limit, because refusals by the vendor are better than no scale-up at all."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
@@ -236,8 +236,9 @@ def _item(key: str) -> str:
 
 
 class SharedCache:
-    """Implements the Cache of providers/services.py on the table, for vendor data that is expensive
-    to read and seldom changes, such as the table of instance types; one row per key, compressed.
+    """Implements the Cache of providers/kit/services.py on the table, for vendor data
+    that is expensive to read and seldom changes, such as the table of instance types; one
+    row per key, compressed.
 
     Every pass may be a new process, so without this cache each would request hundreds of instance
     types again. The data is public and can be requested again at any time: no decision depends on

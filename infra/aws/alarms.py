@@ -14,8 +14,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from chalicelib.dispatch.messages import PROVIDERS, RECONCILE
-from chalicelib.dispatch.senders import RECONCILE_LARGE
+from chalicelib.runtime.messages import PROVIDERS, RECONCILE
+from chalicelib.runtime.senders import RECONCILE_LARGE
 from infra.aws.resources import QUEUES
 
 RUNBOOK = "docs/runbook.md"

@@ -3,9 +3,9 @@ deployment's functions and queues.
 
 It has the same rows as the dashboard for Grafana (infra/tools/grafana_dashboard.py). Clusters whose
 policy asks for a summary send few series, each only while it is not zero
-(chalicelib/record/metrics.py); the other panels need `spec.metrics: full`. Both kinds of deployment
-create it as a resource of CloudFormation, on request: each dashboard beyond the free ones costs
-about 3 USD a month.
+(chalicelib/journal/metrics.py); the other panels need `spec.metrics: full`. Both kinds of
+deployment create it as a resource of CloudFormation, on request: each dashboard beyond the free
+ones costs about 3 USD a month.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.dispatch.messages import RECONCILE
-from chalicelib.record.metrics import COUNTER, METRICS, NAMESPACE, PREFIX, SERIES
+from chalicelib.journal.metrics import COUNTER, METRICS, NAMESPACE, PREFIX, SERIES
+from chalicelib.runtime.messages import RECONCILE
 from infra.aws.alarm_resources import Names
 from infra.aws.alarms import ACT, DEAD_LETTERS, FIVE_MINUTES, LAMBDA, PASSES, SQS
 from infra.aws.resources import Resources

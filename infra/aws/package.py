@@ -42,7 +42,7 @@ POLICIES = HERE / "policies"
 
 _CHALICES_DEFAULT = "x86_64"
 _CHALICE = "import sys; from chalice.cli import main; sys.exit(main())"
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "command", "__main__.py")
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "cli", "__main__.py")
 
 
 def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.resource_names import queue_name, state_table_of
+from chalicelib.runtime.messages import PROVIDERS
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
 
 Resources = dict[str, dict[str, Any]]

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.dispatch.messages import PROVIDERS, RECONCILE
-from chalicelib.dispatch.senders import RECONCILE_LARGE
-from chalicelib.dispatch.senders import VARIABLE as LARGE
+from chalicelib.cluster.watcher_post import WATCHED
 from chalicelib.model.resource_names import DECISIONS, LISTS, PAGE_KEY
-from chalicelib.model.watcher_post import WATCHED
+from chalicelib.runtime.messages import PROVIDERS, RECONCILE
+from chalicelib.runtime.senders import RECONCILE_LARGE
+from chalicelib.runtime.senders import VARIABLE as LARGE
 from infra.aws.alarm_resources import Names, alarm_resources, filter_resources
 from infra.aws.buckets import BUCKET, LISTS_BUCKET, LISTS_DAYS, bucket_resources, by_default
 from infra.aws.dashboard import dashboard_resource

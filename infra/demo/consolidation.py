@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from chalicelib.journal.savings import SavingsEntry
 from chalicelib.model.bill import MILLION, ClusterBill
 from chalicelib.model.plan import Move, Plan
 from chalicelib.model.policy import Consolidation
 from chalicelib.reasons import text
-from chalicelib.record.bill_view import PARTS, BillView, cost_view
-from chalicelib.record.savings import SavingsEntry
+from chalicelib.views.bill import PARTS, BillView, cost_view
 from infra.demo.console import Consolidated, Ledger, Say, count, names
 from infra.demo.fixture import DEAR, LEAN, LEGACY, SEARCH
 

@@ -11,7 +11,7 @@ from chalicelib.model.plan import LifecycleVerdict, Plan
 from chalicelib.model.reason import DisruptionReason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons import text
-from chalicelib.record.lifecycle_view import says
+from chalicelib.views.lifecycle import says
 from infra.demo.console import Ledger, Say, count
 from infra.demo.fixture import LEAN, SEARCH, STREAM, STREAM_SPOT
 

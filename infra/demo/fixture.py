@@ -33,7 +33,7 @@ from typing import Any
 
 import yaml
 
-from chalicelib.command.ui_server import PageServer
+from chalicelib.cli.ui_server import PageServer
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.page.pages import respond
 from chalicelib.store import Store

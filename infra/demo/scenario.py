@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from chalicelib.journal import savings
 from chalicelib.model.bill import MILLION, ClusterBill
 from chalicelib.model.timestamps import format_time
-from chalicelib.record import savings
 from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds
 from infra.demo.cluster_observer import Watcher

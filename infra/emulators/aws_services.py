@@ -21,15 +21,15 @@ from botocore.exceptions import ClientError
 from moto.core.botocore_stubber import BotocoreStubber
 
 from chalicelib.aws.secrets_manager import SecretsManagerReader
-from chalicelib.dispatch.senders import RECONCILE_LARGE, LargeFunction, Sender
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
-from chalicelib.kube.transport import Dial, open_connection
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
+from chalicelib.cluster.transport import Dial, open_connection
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.runtime.memory_usage import MemoryGauge
 from chalicelib.runtime.runtime import ReadSecret, Runtime, SecretCache, build
+from chalicelib.runtime.senders import RECONCILE_LARGE, LargeFunction, Sender
 from chalicelib.store import Store
 from chalicelib.store.table_client import Table
 from infra.emulators.aws import LocalAws, client, create_table, drop_table

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from botocore.exceptions import ClientError
 
-from chalicelib.dispatch.senders import NotSent
+from chalicelib.runtime.senders import NotSent
 from infra.aws.resources import QUEUES
 from infra.emulators.aws import Queue
 from infra.emulators.iam import IamRequest, arn
@@ -30,7 +30,7 @@ Keep = Callable[[str, bytes], None]
 
 
 class AsyncLambda:
-    """A client of Lambda with what dispatch/senders.py uses. functions: names that exist."""
+    """A client of Lambda with what runtime/senders.py uses. functions: names that exist."""
 
     def __init__(self, functions: frozenset[str], keep: Keep) -> None:
         self._functions, self._keep = functions, keep

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from chalicelib.journal import carry_over, journal
+from chalicelib.journal.carry_over import CarryOver
+from chalicelib.journal.metrics import key
 from chalicelib.model.bill import Bill, ClusterBill, CostParts, Savings
-from chalicelib.model.gauge_ring import EVERY, HOUR, POINTS, GaugePoint
 from chalicelib.model.memory import (
     Backoff,
     BreakerState,
@@ -44,10 +46,8 @@ from chalicelib.model.plan import (
 )
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.policy.load import digest
-from chalicelib.record import carry_over, journal
-from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.metrics import key
 from chalicelib.store import JournalEntry, Store
+from chalicelib.store.gauge_ring import EVERY, HOUR, POINTS, GaugePoint
 from chalicelib.store.leases import PassFailure
 from infra.emulators.memory_table import MemoryAccount
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.cluster.errors import ClusterError, NotFound
 from chalicelib.model.node import Taint
 from chalicelib.operations.step_context import Eviction, NodeState, PodState
 

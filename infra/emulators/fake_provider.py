@@ -1,5 +1,5 @@
 """A cloud in a dictionary: implements the Provider protocol
-(providers/base.py), with faults on request.
+(providers/kit/base.py), with faults on request.
 
 It is for tests and scenarios that do not depend on a vendor. Its log of purchases and deletions
 shows whether anything was bought twice. Machines stay CREATING until `boot` is called.
@@ -16,8 +16,8 @@ from chalicelib.model.group import GroupOptions, Instance, InstanceError, Instan
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import ProviderError
 
 
 @dataclass(slots=True)

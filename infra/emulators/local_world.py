@@ -27,18 +27,18 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, nullcontext
 from typing import Any, Self, TypeVar
 
-from chalicelib.dispatch.messages import RECONCILE
-from chalicelib.dispatch.senders import RECONCILE_LARGE
-from chalicelib.kube.transport import open_connection
+from chalicelib.cluster import list_state
+from chalicelib.cluster.transport import open_connection
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
-from chalicelib.model.pass_footprint import Reading
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
+from chalicelib.runtime.messages import RECONCILE
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.snapshot import list_state
+from chalicelib.runtime.senders import RECONCILE_LARGE
 from chalicelib.store.memory_rows import confirm
+from chalicelib.store.pass_footprint import Reading
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_faults import AwsFaults, Death, Life

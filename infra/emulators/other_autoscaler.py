@@ -24,10 +24,10 @@ from typing import Protocol
 
 import msgspec
 
+from chalicelib.journal.status_configmap import ANNOTATION, long_time
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.timestamps import format_time
-from chalicelib.record.status_configmap import ANNOTATION, long_time
 from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.disruption import evict
 from infra.emulators.kube.objects import KubeObject, clone

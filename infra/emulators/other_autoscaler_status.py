@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from chalicelib.journal.status_configmap import long_time, render
 from chalicelib.model.timestamps import format_time
-from chalicelib.record.status_configmap import long_time, render
 
 OK_UNREADY, OK_UNREADY_SHARE = 3, 0.45
 """Missing nodes of a group, and their share of its nodes, up to which it counts as healthy."""

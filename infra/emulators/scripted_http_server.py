@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 from chalicelib.model.errors import MemoryExceeded
-from chalicelib.model.pass_footprint import Reading
 from chalicelib.runtime.memory_usage import READING, MemoryGauge
+from chalicelib.store.pass_footprint import Reading
 from infra.emulators.certificates import Pair, server_context
 from infra.emulators.http_server import LoopbackServer, QuietHandler
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from chalicelib.dispatch.senders import NotSent
+from chalicelib.runtime.senders import NotSent
 from infra.emulators.aws import Queue
 from infra.emulators.lambda_events import Json, sqs_record
 

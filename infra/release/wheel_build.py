@@ -18,7 +18,7 @@ from setuptools.command.egg_info import egg_info
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The folder of the manifests in the tree, and in the wheel.
-MANIFESTS, SHIPPED = "infra/kubernetes", "chalicelib/command/files/kubernetes"
+MANIFESTS, SHIPPED = "infra/kubernetes", "chalicelib/cli/files/kubernetes"
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 _PICTURES = (".png", ".svg")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

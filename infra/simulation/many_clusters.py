@@ -20,15 +20,15 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.dispatch.messages import decode_reconcile
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy_permissions import STRICT
+from chalicelib.passes import scan_scheduler
+from chalicelib.passes.lease_renewal import LONGEST_PASS
+from chalicelib.passes.scan_scheduler import is_superseded
 from chalicelib.policy.compiled import compiled
-from chalicelib.reconciler import scan_scheduler
-from chalicelib.reconciler.lease_renewal import LONGEST_PASS
-from chalicelib.reconciler.scan_scheduler import is_superseded
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.log import logger
+from chalicelib.runtime.messages import decode_reconcile
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
 from chalicelib.store.errors import LeaseHeld
@@ -43,10 +43,10 @@ IDLE_FOR = 420.0
 """Seconds until Lambda ends an idle process. AWS does not document it; five
 to ten minutes are common."""
 KEPT_FOR = 600.0
-"""Seconds for which lists are followed (chalicelib/snapshot/live_cluster.py)."""
+"""Seconds for which lists are followed (chalicelib/cluster/live_cluster.py)."""
 FRESH_FOR = 75.0
 """Seconds after which a process asks for the lists of others
-(chalicelib/snapshot/live_cluster.py)."""
+(chalicelib/cluster/live_cluster.py)."""
 
 
 class SeenLists(msgspec.Struct, frozen=True):

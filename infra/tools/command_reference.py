@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from chalicelib.command.main import COMMANDS, OUTPUTS, Command
+from chalicelib.cli.main import COMMANDS, OUTPUTS, Command
 
 _HEAD = """\
 # Commands

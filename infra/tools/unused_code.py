@@ -27,12 +27,12 @@ class UnusedException(msgspec.Struct, frozen=True):
 
 EXCEPTIONS = (
     UnusedException("app.py", ("dont_write_bytecode",), "a setting of the interpreter"),
-    UnusedException("chalicelib/command/main.py", ("FINDING",),
+    UnusedException("chalicelib/cli/main.py", ("FINDING",),
                     "one exit code of several that are set together"),
-    UnusedException("chalicelib/command/main.py", ("_split_lines", "_check_value"),
+    UnusedException("chalicelib/cli/main.py", ("_split_lines", "_check_value"),
                     "argparse calls these"),
     UnusedException(
-        "chalicelib/command/ui_server.py",
+        "chalicelib/cli/ui_server.py",
         (
             "daemon_threads",
             "request_queue_size",
@@ -45,8 +45,8 @@ EXCEPTIONS = (
         ),
         "http.server uses these by name",
     ),
-    UnusedException("chalicelib/handlers/act.py", ("act_*",), "AWS Lambda enters these by name"),
-    UnusedException("chalicelib/kube/transport.py", ("verify_flags", "check_hostname"),
+    UnusedException("chalicelib/functions/act.py", ("act_*",), "AWS Lambda enters these by name"),
+    UnusedException("chalicelib/cluster/transport.py", ("verify_flags", "check_hostname"),
                     "settings of an SSLContext"),
     UnusedException("chalicelib/net/sockets.py", ("sslsocket_class",),
                     "a setting of an SSLContext"),
@@ -57,7 +57,7 @@ EXCEPTIONS = (
         "requests and urllib3 call and read these",
     ),
     UnusedException("chalicelib/page/render.py", ("runbook",), "templates use it"),
-    UnusedException("chalicelib/record/tables.py", ("due_line",), "a template uses it"),
+    UnusedException("chalicelib/views/rows.py", ("due_line",), "a template uses it"),
     UnusedException(
         "chalicelib/runtime/tracing.py",
         ("end_time", "trace_id", "parent_id", "subsegments"),

@@ -8,7 +8,7 @@ import sys
 import time
 from types import FrameType
 
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.connect import connect
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import KubernetesAccess
 from infra.watcher.settings import from_environment

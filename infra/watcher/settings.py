@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from chalicelib.cluster.list_archive import watcher_key
 from chalicelib.model.errors import BadInput
 from chalicelib.net.http_session import public_context
 from chalicelib.runtime.webhook_signature import read_keys
-from chalicelib.snapshot.list_archive import watcher_key
 
 _LARGEST_SECRET = 2**14  # characters
 

@@ -15,19 +15,19 @@ from collections.abc import Callable, Set
 
 import msgspec
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.errors import ClusterError, clean
-from chalicelib.kube.watch import QUIET
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.errors import ClusterError, clean
+from chalicelib.cluster.list_archive import LARGEST, ListsBase, encode
+from chalicelib.cluster.list_state import ListState
+from chalicelib.cluster.live_cluster import KeptLists, ReadResult, read_live_cluster
+from chalicelib.cluster.watch import QUIET
+from chalicelib.cluster.watcher_post import WatcherPost, parts_of
 from chalicelib.model.errors import MALFORMED, OutscalerError
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.watcher_post import WatcherPost, parts_of
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
-from chalicelib.providers.http import retry_after
+from chalicelib.providers.kit.http import retry_after
 from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, sign
-from chalicelib.snapshot.list_archive import LARGEST, ListsBase, encode
-from chalicelib.snapshot.list_state import ListState
-from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
 from infra.watcher.settings import WatcherSettings
 
 _BOUNDS = ExchangeBounds(connect=5.0, read=20.0, total=30.0, bytes=2**14)

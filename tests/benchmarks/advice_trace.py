@@ -23,8 +23,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from chalicelib.command.schedule_advice.backtest import Advice, advise
-from chalicelib.command.schedule_advice.history import DAY, GroupFacts, RecordSpan, group_histories
+from chalicelib.cli.advise.backtest import Advice, advise
+from chalicelib.cli.advise.history import DAY, GroupFacts, RecordSpan, group_histories
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.scaling_rules import Schedule
 from chalicelib.schedules.cron import occurrences

@@ -54,7 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 GROUNDS = ("model", "net", "kube")
 """Packages that every other one stands on: values, and clients of the
 network and of the cluster."""
-PASS = ("reconciler/reconciler.py", "handle")
+PASS = ("passes/reconciler.py", "handle")
 OPERATION = ("operations/runner.py", "handle")
 VENDOR = "providers/clusterapi/api.py"
 CHANGES = frozenset({"set_scale", "mark"})

@@ -21,10 +21,10 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.linear_solver import Entries, Solver
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.prices import node_price
+from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.tables import NodeTable, ResourceColumns
 from tests.differential.karpenter import class_eviction_cost, disruption_cost
@@ -80,7 +80,7 @@ class _Relaxation:
         )
         self._columns = ResourceColumns(snapshot.classes)
         self._one_pass, self._aggressiveness = one_pass, aggressiveness
-        self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
+        self._pdbs = PodDisruptionBudgets(snapshot.budgets, snapshot.classes)
         self._movable = {node.name: self._movable_pods(node.name) for node in snapshot.nodes}
         self._disruption = {
             name: disruption_cost(class_eviction_cost(snapshot.classes[cls]) for cls in classes)

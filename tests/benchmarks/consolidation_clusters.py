@@ -18,7 +18,7 @@ from chalicelib.model.group import Instance, NodeGroup, Pool
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node
 from chalicelib.model.pod import Owner, Pod, PodAffinityTerm, PodClass, SpreadConstraint, Toleration
 from chalicelib.model.selector import Requirement, Selector
-from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Snapshot
+from chalicelib.model.snapshot import Controller, DaemonSet, PodDisruptionBudget, Snapshot
 
 NOW = 1_790_000_000.0
 BEFORE = NOW - 7 * 86_400.0
@@ -116,7 +116,7 @@ class _Generator:
         self._groups: list[NodeGroup] = []
         self._pods: list[Pod] = []
         self._classes: list[PodClass] = []
-        self._budgets: list[Budget] = []
+        self._budgets: list[PodDisruptionBudget] = []
         self._controllers: list[Controller] = []
         self._daemonsets: list[DaemonSet] = []
         self._open: list[list[_OpenNode]] = [[] for _ in range(shape.pools)]
@@ -229,7 +229,9 @@ class _Generator:
         )
         if draw.random() < self._shape.budgeted:
             allowed = 0 if draw.random() < 0.01 else max(1, len(nodes) // 4)
-            self._budgets.append(Budget(namespace, name, _selector(name), allowed, whole=True))
+            self._budgets.append(
+                PodDisruptionBudget(namespace, name, _selector(name), allowed, whole=True)
+            )
         return True
 
     def _places(

@@ -33,12 +33,12 @@ from chalicelib.model.policy import (
     Policy,
 )
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.model.snapshot import Budget, Controller, Snapshot
+from chalicelib.model.snapshot import Controller, PodDisruptionBudget, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
-from chalicelib.plan.disruption.drain_rules import PdbTracker
-from chalicelib.plan.disruption.pod_destinations import IncrementalPodTopology
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import Price, price_book
+from chalicelib.plan.removal.pod_destinations import IncrementalPodTopology
+from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
@@ -110,7 +110,7 @@ class World:
         self._starting: dict[str, tuple[str, float]] = {}
         self._taints: dict[str, tuple[Taint, ...]] = {}
         self._price_of = {group.id: self._group_price(group) for group in snapshot.groups}
-        self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
+        self._pdbs = PodDisruptionBudgets(snapshot.budgets, snapshot.classes)
         self._unbindable = 0  # pending pods that the referee has just refused
 
     def _group_price(self, group: NodeGroup) -> int:
@@ -157,7 +157,7 @@ class World:
             for controller in self._start.controllers
         )
 
-    def _budgets(self) -> tuple[Budget, ...]:
+    def _budgets(self) -> tuple[PodDisruptionBudget, ...]:
         waiting: dict[str, int] = {}
         for pod in self._pods.values():
             if not pod.node:

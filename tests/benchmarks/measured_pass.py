@@ -61,7 +61,7 @@ def _bare(kubeconfig: str) -> Iterator[Json]:
     import requests
     import yaml
 
-    from chalicelib.snapshot.listed_resources import RESOURCES
+    from chalicelib.cluster.listed_resources import RESOURCES
 
     config: Any = yaml.safe_load(kubeconfig)
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
@@ -125,15 +125,15 @@ class _Queues:
 def _reactions(job: MeasuredJob) -> Iterator[Json]:
     """Yields the seconds from the arrival of an event to the request to the provider, and those in
     which the pass waited for further pods."""
-    from chalicelib.handlers import webhook
-    from chalicelib.kube.connect import connect
+    from chalicelib.cluster.connect import connect
+    from chalicelib.functions import webhook
     from chalicelib.model.group import Instance, InstanceState
     from chalicelib.model.node import Node
     from chalicelib.model.operation import Operation
     from chalicelib.model.outcome import Outcome
     from chalicelib.model.timestamps import format_time
     from chalicelib.operations import runner
-    from chalicelib.reconciler import reconciler
+    from chalicelib.passes import reconciler
     from chalicelib.runtime.runtime import build, keeping
     from chalicelib.store.debounce import PROMPT
     from infra.emulators.aws_services import QuickServices

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.connect import connect
+from chalicelib.cluster.list_archive import WatchedLists, list_place, watcher_key
+from chalicelib.cluster.watcher_post import WatcherPost
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.model.watcher_post import WatcherPost
-from chalicelib.snapshot.list_archive import WatchedLists, list_place, watcher_key
 from infra.watcher.settings import WatcherSettings
 from infra.watcher.watcher import ClusterWatcher
 

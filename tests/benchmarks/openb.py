@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from chalicelib.command.saved.saved_cluster import read
+from chalicelib.cli.saved.saved_cluster import read
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node

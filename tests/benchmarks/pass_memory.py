@@ -146,12 +146,12 @@ def passes(
     wall seconds. keep: bytes in which lists are kept between passes. shared: a folder from which
     each pass takes the lists, as a pass of another process does. size: MB of the function, beyond
     which a pass stops; 0 for any."""
-    from chalicelib.dispatch.messages import ReconcileMessage, encode
-    from chalicelib.kube.connect import connect
+    from chalicelib.cluster.connect import connect
     from chalicelib.model.errors import MemoryExceeded
     from chalicelib.model.group import Instance, InstanceState
-    from chalicelib.reconciler.reconciler import handle
+    from chalicelib.passes.reconciler import handle
     from chalicelib.runtime.memory_usage import MemoryGauge
+    from chalicelib.runtime.messages import ReconcileMessage, encode
     from chalicelib.runtime.runtime import build, keeping
     from infra.emulators.aws_services import QuickServices
     from infra.emulators.controllers.clock import ManualClock

@@ -14,6 +14,6 @@ def test_four_hops_lead_from_the_kind_of_an_operation_to_the_vendor() -> None:
     assert path[begin : begin + 4] == [
         "operations/runner.py:run_step",  # kind -> definition
         "operations/steps/scale_up.py:scale_up",  # definition -> step
-        "providers/base.py:change.<locals>.method",  # step -> provider
+        "providers/kit/base.py:change.<locals>.method",  # step -> provider
         "providers/clusterapi/scale_up.py:resize",  # provider -> the vendor's own change
     ]

@@ -14,7 +14,7 @@ import time
 import msgspec
 import pytest
 
-from chalicelib.plan.disruption.consolidation.programme import ConsolidationProblem, Programme
+from chalicelib.plan.removal.consolidation.programme import ConsolidationProblem, Programme
 from tests.benchmarks.test_planning import BUSY
 from tests.unit.plan.programme_instances import first_fit_removals, half_empty, never
 

@@ -9,9 +9,9 @@ import json
 import time
 from collections.abc import Callable
 
+from chalicelib.cluster.class_table import ClassTable, PodFold
+from chalicelib.cluster.snapshot_builder import LISTINGS
 from chalicelib.model.pod import Pod
-from chalicelib.snapshot.class_table import ClassTable, PodFold
-from chalicelib.snapshot.snapshot_builder import LISTINGS
 from tests.benchmarks.served_cluster import Pods
 
 COUNT, PAGE, ROUNDS = 20_000, 1_500, 5  # a page has about 8 MB, as those of a pass

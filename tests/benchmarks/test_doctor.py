@@ -9,22 +9,22 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.command.doctor.cluster_state import (
+from chalicelib.cli.doctor.cluster_state import (
     check_expander,
     check_provider_ids,
     check_simulation,
     check_startup_taints,
 )
-from chalicelib.command.doctor.drains import check_drains, check_overlaps
-from chalicelib.command.doctor.finding import DoctorContext
-from chalicelib.command.doctor.node_templates import check_architectures, check_templates
-from chalicelib.command.doctor.other_autoscalers import check_traces
+from chalicelib.cli.doctor.drains import check_drains, check_overlaps
+from chalicelib.cli.doctor.finding import DoctorContext
+from chalicelib.cli.doctor.node_templates import check_architectures, check_templates
+from chalicelib.cli.doctor.other_autoscalers import check_traces
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, Pod, PodClass
 from chalicelib.model.selector import Requirement, Selector
-from chalicelib.model.snapshot import Budget, Controller, Snapshot
+from chalicelib.model.snapshot import Controller, PodDisruptionBudget, Snapshot
 from chalicelib.plan.planner import plan_cluster
 from tests.functional.doctor_cases import ACTIVE, no_secret
 
@@ -81,7 +81,7 @@ def cluster() -> Snapshot:
         for group in range(GROUPS)
     )
     budgets = tuple(
-        Budget("shop", f"b{at}", Selector((Requirement("app", "In", (f"a{at}",)),)), 1)
+        PodDisruptionBudget("shop", f"b{at}", Selector((Requirement("app", "In", (f"a{at}",)),)), 1)
         for at in range(CLASSES)
     )
     controllers = tuple(

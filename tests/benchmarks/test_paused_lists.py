@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.list_page import TypedPage
-from chalicelib.snapshot.listed_resources import RESOURCES
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.list_page import TypedPage
+from chalicelib.cluster.listed_resources import RESOURCES
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.benchmarks import object_shapes

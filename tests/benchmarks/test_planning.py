@@ -21,12 +21,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chalicelib.command.saved.saved_cluster import read
+from chalicelib.cli.saved.saved_cluster import read
+from chalicelib.cluster import api_types
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.snapshot import api_types
 from tests.reference_data import SHARED, needs_shared
 
 NOW = 1_790_000_000.0
@@ -187,7 +187,7 @@ def test_planning_time_grows_little_more_than_linearly(grown: Input, tmp_path: P
 
 _PEAK = """
 import sys
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 code = main(sys.argv[1:])
 high = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 sys.stderr.write(high.split()[1])

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
-from chalicelib.command.saved.saved_cluster import read
+from chalicelib.cli.saved.saved_cluster import read
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy

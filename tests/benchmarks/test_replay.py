@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chalicelib.command.replayed_plan import replay
-from chalicelib.command.saved.saved_cluster import read
+from chalicelib.cli.replayed_plan import replay
+from chalicelib.cli.saved.saved_cluster import read
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster

@@ -12,9 +12,9 @@ from typing import cast
 
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.snapshot.list_state import ListOrigin, ListState
-from chalicelib.snapshot.live_cluster import KeptLists
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.list_state import ListOrigin, ListState
+from chalicelib.cluster.live_cluster import KeptLists
 from infra.emulators.controllers.clock import ManualClock
 
 MINUTES = 24 * 60

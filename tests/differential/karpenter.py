@@ -29,9 +29,9 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.disruption.drain_rules import PdbTracker
-from chalicelib.plan.disruption.pod_destinations import PodDestinations
 from chalicelib.plan.prices import Price, instance_type, price_book
+from chalicelib.plan.removal.pod_destinations import PodDestinations
+from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.plan.scale_up.estimator import shape_of
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.simulation.cluster_builder import build
@@ -326,7 +326,7 @@ class _Loop:
         }
         self._simulation = SchedulingSimulation(state, self._prices)
         self._pool_totals: dict[str, tuple[int, float]] = {}
-        self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
+        self._pdbs = PodDisruptionBudgets(snapshot.budgets, snapshot.classes)
         managed = [node for node in snapshot.nodes if node.name in state.group_of]
         self._nodes = [
             node for node in managed if state.buckets[node.name] is not Bucket.NOT_STARTED

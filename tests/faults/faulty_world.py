@@ -14,16 +14,16 @@ from typing import Any, cast
 
 import msgspec
 
-from chalicelib.dispatch.messages import decode_act
-from chalicelib.dispatch.senders import NotSent
-from chalicelib.kube.client import KubeClient
+from chalicelib.cluster.client import KubeClient
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.memory import Replacement
 from chalicelib.model.operation import BROKEN, Operation
 from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.runtime.log import logger
+from chalicelib.runtime.messages import decode_act
 from chalicelib.runtime.runtime import Runtime, build
+from chalicelib.runtime.senders import NotSent
 from chalicelib.store import Store
 from infra.emulators.aws_faults import Life, lost_answer
 from infra.emulators.aws_services import QuickServices

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import ConsolidationReport
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption import planner
-from chalicelib.plan.disruption.consolidation.moves import JudgedMove
-from chalicelib.plan.disruption.methods import DisruptionContext
-from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult
-from chalicelib.plan.disruption.replacement_rows import softly_tainted
-from chalicelib.plan.disruption.replacements import advance
-from chalicelib.plan.disruption.simulate import SimulatedRemoval
+from chalicelib.plan.removal import planner
+from chalicelib.plan.removal.consolidation.moves import JudgedMove
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.methods import DisruptionContext
+from chalicelib.plan.removal.methods.consolidation import ConsolidationResult
+from chalicelib.plan.removal.replacement_rows import softly_tainted
+from chalicelib.plan.removal.replacements import advance
+from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState
 from tests.faults.run_state import FaultRun
 
@@ -40,7 +40,7 @@ def replace_one_large_node(
     advanced = advance(
         state,
         context.simulated,
-        context.budgets,
+        context.removal_limits,
         lambda names, cost: _judged(names, cost, state),
         lambda row: _judged(row.nodes, row.cost, state),
         reservation=context.reservation,

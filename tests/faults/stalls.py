@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.dispatch.messages import decode_act
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationState
+from chalicelib.runtime.messages import decode_act
 from infra.emulators.virtual_sqs import Message
 from tests.faults.io_interceptor import Process
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.reconciler import scan_scheduler
+from chalicelib.passes import scan_scheduler
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.objects import pdb
 from infra.emulators.kube.objects import KubeObject, clone

@@ -15,11 +15,11 @@ from chalice.test import Client, HTTPResponse
 
 from app import app
 from chalicelib.aws.secrets_manager import SecretsManagerReader
-from chalicelib.dispatch.messages import ReconcileMessage, decode_reconcile
-from chalicelib.dispatch.senders import NotSent
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.policy.load import digest
+from chalicelib.runtime.messages import ReconcileMessage, decode_reconcile
 from chalicelib.runtime.runtime import Runtime, SecretCache, build
+from chalicelib.runtime.senders import NotSent
 from chalicelib.runtime.webhook_signature import sign
 from chalicelib.store import Store
 from infra.emulators.aws import LocalAws

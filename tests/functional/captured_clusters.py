@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chalicelib.snapshot.listed_resources import RESOURCES
+from chalicelib.cluster.listed_resources import RESOURCES
 from infra.emulators.kube.auth import MASTERS, RbacRule, User
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore

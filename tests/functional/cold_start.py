@@ -61,9 +61,9 @@ ENVIRONMENT: Mapping[str, str] = {
 #: imports of botocore's session.
 LIMITS: Mapping[str, float] = {
     "app": 1.7,
-    "chalicelib.handlers.tick": 1.7,
-    "chalicelib.handlers.act": 2.0,
-    "chalicelib.handlers.reconcile": 2.6,
+    "chalicelib.functions.tick": 1.7,
+    "chalicelib.functions.act": 2.0,
+    "chalicelib.functions.reconcile": 2.6,
 }
 
 

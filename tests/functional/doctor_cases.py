@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 import yaml
 
-from chalicelib.command.doctor.finding import DoctorContext, Finding
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
+from chalicelib.cli.doctor.finding import DoctorContext, Finding
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
+from chalicelib.cluster.listed_resources import RESOURCES
+from chalicelib.cluster.live_cluster import read_live_cluster
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.policy import KubernetesAccess, Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.listed_resources import RESOURCES
-from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.kube.auth import MASTERS, RbacRule, User, granted
 from infra.emulators.kube.crds import KARPENTER, load
 from infra.emulators.kube.server import ApiServer

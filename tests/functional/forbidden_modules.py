@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.runtime.messages import PROVIDERS
 
 #: : Forbidden in all functions: tools, servers, the packager, modules not in the zip, and
 #: modules no function uses.
@@ -46,31 +46,34 @@ _CLOUDS = frozenset(f"chalicelib.providers.{name}" for name in PROVIDERS)
 _PLANNER = frozenset(
     {
         "numpy",
-        "chalicelib.snapshot",
+        "chalicelib.cluster",
         "chalicelib.plan.planner",
         "chalicelib.plan.state.cluster_state",
-        "chalicelib.plan.disruption.drain_rules",
+        "chalicelib.plan.removal.drain_rules",
         "chalicelib.plan.predicates",
         "chalicelib.plan.simulation.pod_topology",
         "chalicelib.plan.scale_up.least_cost",
-        "chalicelib.plan.disruption.simulate",
-        "chalicelib.reconciler.reconciler",
+        "chalicelib.plan.removal.simulate",
+        "chalicelib.passes.reconciler",
         "chalicelib.operations.drain_recheck",
         "cronsim",
         "zoneinfo",
     }
 )
-_CLUSTER = frozenset({"requests", "idna", "chalicelib.kube.client", "chalicelib.net.http_session"})
+_CLUSTER = frozenset(
+    {"requests", "idna", "chalicelib.cluster.client", "chalicelib.net.http_session"}
+)
 _MESSENGER = (
     _SOLVER | _CLOUDS | _PLANNER | _CLUSTER | {"chalicelib.plan", "chalicelib.operations.steps"}
 )
 
 #: : Handler module -> modules that its functions do not need at the start.
 _BY: Mapping[str, frozenset[str]] = {
-    "app": _MESSENGER | {"chalicelib.operations.runner", "chalicelib.reconciler.scan_scheduler"},
-    "chalicelib.handlers.tick": _MESSENGER | {"chalicelib.operations.runner", "chalicelib.record"},
-    "chalicelib.handlers.act": _SOLVER | _CLOUDS | _PLANNER,
-    "chalicelib.handlers.reconcile": _SOLVER
+    "app": _MESSENGER | {"chalicelib.operations.runner", "chalicelib.passes.scan_scheduler"},
+    "chalicelib.functions.tick": _MESSENGER
+    | {"chalicelib.operations.runner", "chalicelib.journal"},
+    "chalicelib.functions.act": _SOLVER | _CLOUDS | _PLANNER,
+    "chalicelib.functions.reconcile": _SOLVER
     | _CLOUDS
     | {"chalicelib.operations.runner", "chalicelib.operations.step_context"},
 }

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.command.main import main as outscaler
+from chalicelib.cli.main import main as outscaler
 from chalicelib.runtime.webhook_signature import sign
 from chalicelib.store import Store
 from infra.emulators.alicloud.attached_account import AlicloudAccount

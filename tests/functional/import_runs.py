@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 
 Said = pytest.CaptureFixture[str]
 ALICLOUD = ("--cloud-provider=alicloud", "--nodes=1:10:asg-bp18p2yfxow2dloq0001")

@@ -23,8 +23,8 @@ from unittest import mock
 import msgspec
 import yaml
 
-from chalicelib.command.commands.kubeconfig import TYPE
-from chalicelib.command.main import main
+from chalicelib.cli.commands.kubeconfig import TYPE
+from chalicelib.cli.main import main
 from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects
 from infra.emulators.kube.auth import RbacRule, User

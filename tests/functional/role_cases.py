@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.policy import KubernetesAccess

@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.runtime.messages import PROVIDERS
 from infra.emulators.aws import LocalAws, environment
 from tests.functional.artifact import Artifact
 
@@ -23,10 +23,10 @@ ACT = {f"Act{provider.capitalize()}": f"act_{provider}" for provider in PROVIDER
 QUEUED = {"Reconcile": "reconcile", **ACT}
 HANDLERS = {
     "APIHandler": "app.app",
-    "Tick": "chalicelib.handlers.tick.tick",
-    "Reconcile": "chalicelib.handlers.reconcile.reconcile",
-    "ReconcileLarge": "chalicelib.handlers.reconcile.reconcile_large",
-    **{logical: f"chalicelib.handlers.act.{name}" for logical, name in ACT.items()},
+    "Tick": "chalicelib.functions.tick.tick",
+    "Reconcile": "chalicelib.functions.reconcile.reconcile",
+    "ReconcileLarge": "chalicelib.functions.reconcile.reconcile_large",
+    **{logical: f"chalicelib.functions.act.{name}" for logical, name in ACT.items()},
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.runtime.messages import PROVIDERS
 from infra.aws.alarm_resources import filters
 from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, FUNCTIONS, PERMANENT, metrics_charged
 from infra.aws.deploy import foundation, project

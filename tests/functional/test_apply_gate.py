@@ -14,7 +14,7 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.store import Store
 from infra.emulators.aws import create_table

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.commands.capture import CaptureProgress
-from chalicelib.command.kubeconfig_files import kubeconfig_of
-from chalicelib.command.main import main
-from chalicelib.command.saved.saved_cluster import write_capture
+from chalicelib.cli.commands.capture import CaptureProgress
+from chalicelib.cli.kubeconfig_files import kubeconfig_of
+from chalicelib.cli.main import main
+from chalicelib.cli.saved.saved_cluster import write_capture
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import parse_time
 from infra.emulators.kube.auth import RbacRule

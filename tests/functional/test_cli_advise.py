@@ -16,8 +16,7 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.main import main
-from chalicelib.model.gauge_ring import GaugePoint
+from chalicelib.cli.main import main
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.overview import ClusterOverview, GroupOverview
@@ -25,6 +24,7 @@ from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.replay.recorded_decision import RecordedDecision, encode, key_of
 from chalicelib.store import Store
+from chalicelib.store.gauge_ring import GaugePoint
 from chalicelib.store.memory_rows import to_row
 from tests.builders import cluster, node
 from tests.functional.conftest import ACCOUNT_NOW as NOW

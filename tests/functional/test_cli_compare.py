@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.functional.saved_cluster import node, shop
 from tests.unit.policy.policy_documents import GOOD
 

@@ -12,9 +12,11 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
+from chalicelib.journal import carry_over
+from chalicelib.journal.carry_over import CarryOver
+from chalicelib.journal.journal import decision, plan_entry
 from chalicelib.model.bill import ClusterBill, SpotCost
-from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.overview import ClusterOverview, GroupOverview
@@ -23,11 +25,9 @@ from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.record import carry_over
-from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.journal import decision, plan_entry
 from chalicelib.replay.recorded_decision import RecordedDecision, encode, key_of
 from chalicelib.store import Store
+from chalicelib.store.gauge_ring import GaugePoint
 from tests.builders import ClusterBuilder, cluster, node
 from tests.functional import saved_cluster
 from tests.functional.conftest import ACCOUNT_NOW as NOW

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.functional.saved_cluster import node, pod, save, shop
 from tests.reference_data import SHARED, needs_shared
 

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.command import explain_node
-from chalicelib.command.explain_node import remedy
-from chalicelib.command.explain_view import ExplainContext, as_document
-from chalicelib.command.main import main
-from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
+from chalicelib.cli import explain_node
+from chalicelib.cli.explain_node import remedy
+from chalicelib.cli.explain_view import ExplainContext, as_document
+from chalicelib.cli.main import main
+from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Options, Policy

@@ -15,10 +15,13 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.commands import get
-from chalicelib.command.main import main
-from chalicelib.command.stored_rows import Listing, Row, age_cell
-from chalicelib.model.gauge_ring import GaugePoint
+from chalicelib.cli.commands import get
+from chalicelib.cli.main import main
+from chalicelib.cli.stored_rows import Listing, Row, age_cell
+from chalicelib.journal import carry_over
+from chalicelib.journal.carry_over import CarryOver
+from chalicelib.journal.journal import decision, last_decision, plan_entry
+from chalicelib.journal.metric_values import pass_gauges
 from chalicelib.model.memory import (
     Backoff,
     GroupMemory,
@@ -33,12 +36,9 @@ from chalicelib.model.pause import Pause
 from chalicelib.model.plan import ConsolidationReport, LifecycleVerdict, NodeVerdict
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.record import carry_over
-from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.journal import decision, last_decision, plan_entry
-from chalicelib.record.metric_values import pass_gauges
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
+from chalicelib.store.gauge_ring import GaugePoint
 from chalicelib.store.leases import LastPass, PassFailure
 from tests.builders import cluster
 from tests.functional.conftest import ACCOUNT_NOW as NOW

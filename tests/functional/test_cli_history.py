@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 import pytest
 
-from chalicelib.command.commands import history
-from chalicelib.command.commands.history import JournalFilter
-from chalicelib.record.journal import plan_entry
+from chalicelib.cli.commands import history
+from chalicelib.cli.commands.history import JournalFilter
+from chalicelib.journal.journal import plan_entry
 from chalicelib.store import JournalEntry, Store
 from tests.builders import cluster
 from tests.functional.conftest import ACCOUNT_NOW as NOW

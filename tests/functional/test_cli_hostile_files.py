@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.net.bounded_files import content
 from tests.functional.saved_cluster import shop
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import chalicelib
-from chalicelib.command.main import COMMANDS, main
+from chalicelib.cli.main import COMMANDS, main
 from tests.processes import PATIENCE, started
 from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
@@ -241,7 +241,7 @@ def test_validate_reads_a_document_from_standard_input() -> None:
 
 def test_validate_imports_no_heavy_module() -> None:
     code = (
-        "import sys; from chalicelib.command.main import main; code = main(['validate', '-']); "
+        "import sys; from chalicelib.cli.main import main; code = main(['validate', '-']); "
         "heavy = {'numpy', 'boto3', 'botocore', 'pynamodb', 'requests', 'urllib3', 'rich'}; "
         "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
     )
@@ -315,7 +315,7 @@ def test_aws_error_is_one_line_with_its_cause_and_remedy(
 
 def test_internal_error_is_one_line_unless_a_traceback_is_requested() -> None:
     # Bytes instead of text: no command line can contain them, so only a programming error can.
-    code = "import sys; from chalicelib.command import main; sys.exit(main.main(['validate', 5]))"
+    code = "import sys; from chalicelib.cli import main; sys.exit(main.main(['validate', 5]))"
     for environment, lines in (({}, 1), ({"OUTSCALER_TRACEBACK": "1"}, 3)):
         done = subprocess.run(
             [sys.executable, "-c", code],

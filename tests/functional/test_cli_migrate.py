@@ -11,7 +11,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreUnavailable

@@ -14,10 +14,12 @@ import msgspec
 import pytest
 from moto import mock_aws
 
-from chalicelib.command.commands import history
-from chalicelib.command.commands.history import JournalFilter
-from chalicelib.command.main import main
-from chalicelib.model.gauge_ring import GaugePoint
+from chalicelib.cli.commands import history
+from chalicelib.cli.commands.history import JournalFilter
+from chalicelib.cli.main import main
+from chalicelib.journal import carry_over
+from chalicelib.journal.carry_over import CarryOver
+from chalicelib.journal.journal import plan_entry
 from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory, ReplacementState
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import PausedPart
@@ -26,10 +28,8 @@ from chalicelib.model.policy_permissions import STRICT
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.load import load
-from chalicelib.record import carry_over
-from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.journal import plan_entry
 from chalicelib.store import JournalEntry, Store
+from chalicelib.store.gauge_ring import GaugePoint
 from infra.emulators.aws import create_table
 from tests.builders import NOW as BUILT
 from tests.builders import cluster

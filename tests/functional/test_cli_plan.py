@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.functional.saved_cluster import shop
 from tests.reference_data import SHARED, needs_shared
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
+from chalicelib.cluster.listed_resources import RESOURCES
 from chalicelib.model.timestamps import parse_time
-from chalicelib.snapshot.listed_resources import RESOURCES
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.scripted_http_server import HttpScript, Reply

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.contract.clusterapi.management import Management, fill, management
 from tests.unit.policy.policy_documents import GOOD, HEAD
 

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.store import Store
 from chalicelib.store.policies import DeploymentSettings

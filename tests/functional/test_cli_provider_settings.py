@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.scenario.policies import document
 
 

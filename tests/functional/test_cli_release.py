@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.timestamps import format_time
 from chalicelib.store import Store

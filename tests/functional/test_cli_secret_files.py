@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.command.main import main
-from chalicelib.model.vendor_hosts import VENDORS
+from chalicelib.cli.main import main
+from chalicelib.policy.vendor_hosts import VENDORS
 from infra.emulators.alicloud.attached_account import SECRET_NAME, AlicloudAccount
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer

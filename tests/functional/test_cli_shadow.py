@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.shadow.records import (
     AGREEING,
     GROWTH,

@@ -12,7 +12,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import OperationKind
 from chalicelib.policy.load import digest

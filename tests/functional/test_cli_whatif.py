@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.contract.kube_api.cluster import running
 from tests.functional.saved_cluster import pod, shop
 

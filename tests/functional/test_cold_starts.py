@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.runtime.messages import PROVIDERS
 from tests.functional import cold_start
 from tests.functional.artifact import artifact
 from tests.functional.forbidden_modules import unwanted
 from tests.functional.stack import HANDLERS
 
-AWAITED = ("app", "chalicelib.handlers.tick")  # they read policies before their first event
+AWAITED = ("app", "chalicelib.functions.tick")  # they read policies before their first event
 
 
 @pytest.mark.parametrize("function", HANDLERS)
@@ -18,7 +18,7 @@ def test_cold_start_loads_no_module_that_the_function_does_not_use(function: str
     handler = HANDLERS[function]
     loaded = cold_start.started(artifact().task, handler).modules
     module = handler.rpartition(".")[0]
-    assert {module, "chalicelib.handlers.lambda_entry"} <= set(loaded)
+    assert {module, "chalicelib.functions.lambda_entry"} <= set(loaded)
     assert "chalicelib.policy.load" not in loaded
     assert module not in AWAITED or "chalicelib.policy.compiled" in loaded
     assert unwanted(handler, loaded) == []
@@ -26,7 +26,7 @@ def test_cold_start_loads_no_module_that_the_function_does_not_use(function: str
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_act_function_loads_only_its_own_provider(provider: str) -> None:
-    loaded = cold_start.started(artifact().task, f"chalicelib.handlers.act.act_{provider}").modules
+    loaded = cold_start.started(artifact().task, f"chalicelib.functions.act.act_{provider}").modules
     assert [name for name in PROVIDERS if f"chalicelib.providers.{name}.provider" in loaded] == [
         provider
     ]
@@ -47,7 +47,7 @@ def test_list_of_forbidden_modules_detects_an_early_import() -> None:
         "numpydoc",
         "chalicelib.plan.state.backoff",
     )
-    assert unwanted("chalicelib.handlers.act.act_exoscale", loaded) == [
+    assert unwanted("chalicelib.functions.act.act_exoscale", loaded) == [
         "boto3.session",
         "chalicelib.providers.alicloud",
         "numpy.linalg",

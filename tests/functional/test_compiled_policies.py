@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.policy.compiled import compiled
 from chalicelib.policy.load import digest, load
 from chalicelib.runtime import active_policy

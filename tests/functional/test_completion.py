@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from argcomplete.finders import CompletionFinder
 
-from chalicelib.command.commands import completion
-from chalicelib.command.commands.completion import SHELLS
-from chalicelib.command.deployment_settings import Login, save_login
-from chalicelib.command.main import COMMANDS, main
+from chalicelib.cli.commands import completion
+from chalicelib.cli.commands.completion import SHELLS
+from chalicelib.cli.deployment_settings import Login, save_login
+from chalicelib.cli.main import COMMANDS, main
 from tests.functional.test_cli_get import LAB, SHOP, empty, lab, store
 
 __all__ = ["empty", "lab", "store"]  # fixtures

@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from chalicelib.aws import session
-from chalicelib.command.commands import ui
-from chalicelib.command.main import main
+from chalicelib.cli.commands import ui
+from chalicelib.cli.main import main
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.store import Store
 from infra.emulators.aws import create_table, environment

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.record.metrics import METRICS, PAGE_ONLY, PREFIX
+from chalicelib.journal.metrics import METRICS, PAGE_ONLY, PREFIX
 from infra.aws.dashboard import CLUSTER, ROWS
 from infra.aws.deploy import foundation
 from infra.aws.deploy.stage import Options, load

@@ -23,7 +23,7 @@ import msgspec
 import pytest
 from chalice.cli import cli
 
-from chalicelib.command.main import main as outscaler
+from chalicelib.cli.main import main as outscaler
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import Deployment, deployment_of
 from chalicelib.policy.load import digest

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command.doctor.other_autoscalers import check_activity, check_status, check_traces
-from chalicelib.kube.objects import OWN_MANAGER
+from chalicelib.cli.doctor.other_autoscalers import check_activity, check_status, check_traces
+from chalicelib.cluster.objects import OWN_MANAGER
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.policy import Policy

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.doctor.cluster_state import (
+from chalicelib.cli.doctor.cluster_state import (
     check_apis,
     check_expander,
     check_machines,
@@ -23,15 +23,15 @@ from chalicelib.command.doctor.cluster_state import (
     check_startup_taints,
     check_zones,
 )
-from chalicelib.command.doctor.drains import check_budgets, check_drains, check_overlaps
-from chalicelib.command.doctor.kubeconfig_checks import (
+from chalicelib.cli.doctor.drains import check_budgets, check_drains, check_overlaps
+from chalicelib.cli.doctor.kubeconfig_checks import (
     check_address,
     check_clocks,
     check_ends,
     check_login,
 )
-from chalicelib.command.doctor.node_templates import check_architectures, check_templates
-from chalicelib.kube.client import KubeClient
+from chalicelib.cli.doctor.node_templates import check_architectures, check_templates
+from chalicelib.cluster.client import KubeClient
 from chalicelib.model.group import Instance, InstanceError
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node

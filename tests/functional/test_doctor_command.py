@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.doctor.finding import Finding, Severity
-from chalicelib.command.doctor.registry import CHECKS, examine
-from chalicelib.command.main import main
+from chalicelib.cli.doctor.finding import Finding, Severity
+from chalicelib.cli.doctor.registry import CHECKS, examine
+from chalicelib.cli.main import main
 from infra.emulators.kube.server import ApiServer
 from tests.functional.captured_clusters import saved_objects, served
 from tests.functional.doctor_cases import ACTIVE, cluster, context

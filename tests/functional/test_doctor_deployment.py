@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.command.doctor.deployment_checks import (
+from chalicelib.cli.doctor.deployment_checks import (
     FORMS,
     check_secrets,
     check_volume,
     check_webhook,
 )
-from chalicelib.command.doctor.finding import DoctorContext
-from chalicelib.command.doctor.vendor_checks import (
+from chalicelib.cli.doctor.finding import DoctorContext
+from chalicelib.cli.doctor.vendor_checks import (
     check_bounds,
     check_claims,
     check_groups,
@@ -41,7 +41,7 @@ from chalicelib.policy.document import KUBERNETES
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.value_types import SECRET
 from chalicelib.policy.vendors.settings import settings_of
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.kit.errors import Unauthorized
 from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
@@ -137,7 +137,7 @@ def test_DOC_24_growth_is_compared_with_the_quota(left: int | None, expected: li
 
 
 def test_DOC_24_a_quota_that_may_not_be_read_is_unknown() -> None:
-    from chalicelib.command.doctor.registry import examine
+    from chalicelib.cli.doctor.registry import examine
 
     given = asked(
         "",

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command.doctor.finding import Finding
-from chalicelib.command.doctor.other_autoscalers import check_activity
-from chalicelib.kube.client import KubeClient
+from chalicelib.cli.doctor.finding import Finding
+from chalicelib.cli.doctor.other_autoscalers import check_activity
+from chalicelib.cluster.client import KubeClient
 from chalicelib.model.group import Pool
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.providers.errors import Transient
+from chalicelib.providers.kit.errors import Transient
 from infra.emulators.kube.auth import RbacRule
 from tests.cases import each_row
 from tests.functional.doctor_cases import ACTIVE, SHADOW, cluster, context, grouped, rules_of, told

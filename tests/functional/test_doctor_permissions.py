@@ -10,15 +10,15 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.doctor.finding import Severity
-from chalicelib.command.doctor.needed_rules import ALL_FILES, needed_rules
-from chalicelib.command.doctor.permissions import (
+from chalicelib.cli.doctor.finding import Severity
+from chalicelib.cli.doctor.needed_rules import ALL_FILES, needed_rules
+from chalicelib.cli.doctor.permissions import (
     check_admission,
     check_permissions,
     check_superfluous,
     rule_yaml,
 )
-from chalicelib.command.doctor.registry import examine
+from chalicelib.cli.doctor.registry import examine
 from chalicelib.model.policy import NodeLifecycle, RepairRule
 from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.faults import KubeFault

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.functional.captured_clusters import served
 from tests.functional.saved_cluster import LONG_AGO, node, pod, workload
 from tests.source_trees import ROOT

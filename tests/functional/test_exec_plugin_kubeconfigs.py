@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.functional.captured_clusters import saved_objects, served
 from tests.functional.saved_cluster import shop
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.main import COMMANDS
+from chalicelib.cli.main import COMMANDS
 from infra.action.__main__ import LONGEST, MARK, fenced, main, report
 from infra.release.wheel_build import repository
 from tests.functional.test_workflows import WORKFLOWS, audited, valid

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.command.main import main
-from chalicelib.snapshot.node_decoding import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE
+from chalicelib.cli.main import main
+from chalicelib.cluster.node_decoding import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.functional.captured_clusters import SECRET, served

@@ -14,15 +14,10 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.main import main
-from chalicelib.command.saved.group_draft import draft
-from chalicelib.snapshot import api_types
-from chalicelib.snapshot.node_decoding import (
-    OWNER_KIND,
-    OWNER_NAME,
-    OWNER_NAMESPACE,
-    node_from_wire,
-)
+from chalicelib.cli.main import main
+from chalicelib.cli.saved.group_draft import draft
+from chalicelib.cluster import api_types
+from chalicelib.cluster.node_decoding import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, node_from_wire
 from tests.cases import each_row
 from tests.functional.saved_cluster import node, save
 from tests.reference_data import SHARED, needs_shared

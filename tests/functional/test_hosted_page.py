@@ -17,10 +17,10 @@ from botocore.httpsession import URLLib3Session
 from chalice.test import HTTPResponse as PageResponse
 from urllib3 import HTTPResponse
 
-from chalicelib.command import deployments
-from chalicelib.command.commands import ui
-from chalicelib.command.main import main
-from chalicelib.handlers.hosted_page import (
+from chalicelib.cli import deployments
+from chalicelib.cli.commands import ui
+from chalicelib.cli.main import main
+from chalicelib.functions.hosted_page import (
     COOKIE,
     LINK,
     LINK_FOR,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 
 Said = pytest.CaptureFixture[str]
 KEY = "not-a-real-key"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.command.importers.flag_table import KNOWN, Fate
+from chalicelib.cli.migrate.flag_table import KNOWN, Fate
 from chalicelib.policy.options import default_text
 from tests.functional.import_runs import (
     ALICLOUD,

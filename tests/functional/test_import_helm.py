@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.cases import each_row
 from tests.functional.import_runs import Said, container, imported, manifest, workload, written
 

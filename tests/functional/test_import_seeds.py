@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.policy.load import load
 from chalicelib.providers.exoscale.provider import build
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chalicelib.command.commands.init import STARTS
-from chalicelib.command.main import main
+from chalicelib.cli.commands.init import STARTS
+from chalicelib.cli.main import main
 from tests.cases import each_row
 
 Said = pytest.CaptureFixture[str]

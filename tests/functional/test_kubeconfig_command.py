@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.commands.kubeconfig import TYPE
-from chalicelib.command.doctor.kubeconfig_checks import private_address
-from chalicelib.command.main import main
+from chalicelib.cli.commands.kubeconfig import TYPE
+from chalicelib.cli.doctor.kubeconfig_checks import private_address
+from chalicelib.cli.main import main
 from tests.cases import each_row
 from tests.functional.captured_clusters import saved_objects, served
 from tests.functional.saved_cluster import shop

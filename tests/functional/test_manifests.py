@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from chalicelib import DOCS
-from chalicelib.command.commands import manifests
-from chalicelib.command.main import main
+from chalicelib.cli.commands import manifests
+from chalicelib.cli.main import main
 from tests.source_trees import ROOT
-from tests.unit.command.test_printed_commands import texts
+from tests.unit.cli.test_printed_commands import texts
 
 Said = pytest.CaptureFixture[str]
 FOLDER = ROOT / "infra/kubernetes"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.kubeconfig_files import kubeconfig_of, read_kubeconfig
-from chalicelib.command.main import main
+from chalicelib.cli.kubeconfig_files import kubeconfig_of, read_kubeconfig
+from chalicelib.cli.main import main
 from chalicelib.model.errors import BadInput
 from tests.functional.captured_clusters import saved_objects, served
 from tests.functional.saved_cluster import shop

@@ -13,7 +13,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.store import Store
 from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION
 from infra.emulators.aws import create_table

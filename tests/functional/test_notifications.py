@@ -22,8 +22,8 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.notification import NoticeSeverity, NoticeWebhook, Notifications, QuietHours
 from chalicelib.model.policy import KubernetesAccess, Policy, in_mode
 from chalicelib.notify.delivery import Channels
+from chalicelib.notify.notification_request import NotAccepted, WebhookSender, permitted, signature
 from chalicelib.notify.run import load_state, notify
-from chalicelib.notify.webhook import NotAccepted, WebhookSender, permitted, signature
 from chalicelib.store.leases import PassFailure
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount

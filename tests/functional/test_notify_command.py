@@ -9,8 +9,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.command.main import main
-from chalicelib.command.serialize_policy import dump
+from chalicelib.cli.main import main
+from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
 from chalicelib.store import Store

@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from app import app
-from chalicelib.handlers.hosted_page import COOKIE, SESSION, SESSION_FOR, new_grant, written
+from chalicelib.functions.hosted_page import COOKIE, SESSION, SESSION_FOR, new_grant, written
 from chalicelib.runtime.runtime import install
 from chalicelib.store import JournalEntry
 from infra.emulators.api_gateway import ApiGatewayFront

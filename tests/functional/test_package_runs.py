@@ -62,7 +62,7 @@ def test_zip_contains_bytecode_and_no_build_tools() -> None:
     ]
     assert {
         "app.py",
-        "chalicelib/handlers/tick.py",
+        "chalicelib/functions/tick.py",
         "chalice/app.py",
         "botocore/session.py",
     } <= modules

@@ -19,7 +19,7 @@ import pytest
 from botocore.exceptions import EndpointVariantError
 from botocore.regions import EndpointResolver
 
-from chalicelib.command.option_overrides import with_options
+from chalicelib.cli.option_overrides import with_options
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
 from infra.aws.botocore_data import SERVICES, without_texts
@@ -121,7 +121,7 @@ def test_omitted_parts_are_not_in_the_zip() -> None:
         ("aws_lambda_powertools/utilities/jmespath_utils/__init__.py", False),
         ("aws_lambda_powertools/utilities/parser/models/alb.py", True),
         ("chalicelib/plan/planner.py", False),
-        ("chalicelib/handlers/tick.py", False),
+        ("chalicelib/functions/tick.py", False),
         ("certifi/cacert.pem", False),
         ("tzdata/zoneinfo/Europe/Zurich", False),
         ("chalicelib/", True),

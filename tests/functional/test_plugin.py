@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from infra.release.assets import CHART, NO_SUM, UNRELEASED, chart, plugin, schema
 from infra.release.wheel_build import repository
 from tests.source_trees import ROOT

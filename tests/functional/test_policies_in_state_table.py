@@ -12,8 +12,8 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.operations.runner import handle
+from chalicelib.passes import scan_scheduler
 from chalicelib.policy.load import digest
-from chalicelib.reconciler import scan_scheduler
 from chalicelib.runtime.runtime import install
 from chalicelib.store.errors import NotMoved
 from tests.functional.app_client import AppClient, Premises, sample

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.handlers import read_api
+from chalicelib.functions import read_api
 from chalicelib.model.errors import InputErrors, OutscalerError
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.load import digest, load
 from chalicelib.policy.secret_names import observing
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers.objects import machine_deployment

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import ActMessage, encode
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.policy.load import digest
+from chalicelib.runtime.messages import ActMessage, encode
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers import objects

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from chalicelib.record.metrics import BUCKETS, CLUSTER, METRICS
+from chalicelib.journal.metrics import BUCKETS, CLUSTER, METRICS
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from infra.tools import grafana_dashboard

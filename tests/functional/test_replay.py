@@ -21,8 +21,8 @@ from moto import mock_aws
 
 from chalicelib import __version__
 from chalicelib.aws.object_bucket import BucketFailure, ObjectBucket
-from chalicelib.command.main import main
-from chalicelib.command.replayed_plan import replay
+from chalicelib.cli.main import main
+from chalicelib.cli.replayed_plan import replay
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.replay import recorded_decision

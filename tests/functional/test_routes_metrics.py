@@ -6,15 +6,15 @@ import pytest
 from chalice.test import HTTPResponse
 from prometheus_client.parser import text_string_to_metric_families
 
-from chalicelib.kube.errors import Forbidden
+from chalicelib.cluster.errors import Forbidden
+from chalicelib.journal import carry_over
+from chalicelib.journal.recorder import Recorder, record_failure, record_outcome, record_plan
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Health, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.record import carry_over
-from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan
 from chalicelib.store.tables import PAUSES, PauseRow
 from tests.functional.app_client import AppClient
 from tests.operations import new_operation

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from chalicelib.model.bill import Bill, ClusterBill, CostParts, MachineCost, WorkloadCost
-from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import (
     Backoff,
     GroupMemory,
@@ -26,6 +25,7 @@ from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOvervi
 from chalicelib.model.timestamps import format_time
 from chalicelib.runtime.runtime import install
 from chalicelib.store import JournalEntry, Store
+from chalicelib.store.gauge_ring import GaugePoint
 from infra.emulators.aws_faults import AwsFaults, busy
 from tests.functional.app_client import AppClient, line
 from tests.operations import new_operation

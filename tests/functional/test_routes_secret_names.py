@@ -7,10 +7,10 @@ import json
 import msgspec
 import pytest
 
+from chalicelib.journal.redaction import without_secrets
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.snapshot import MissingData
-from chalicelib.record.redaction import without_secrets
 from chalicelib.store import JournalEntry
 from tests.functional.app_client import AppClient
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app import app
-from chalicelib.handlers import webhook
+from chalicelib.functions import webhook
 from chalicelib.runtime.webhook_signature import sign_body
 from tests.functional.app_client import BEARER, HMAC, AppClient, line, sample
 

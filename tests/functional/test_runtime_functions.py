@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.runtime.messages import PROVIDERS
 from chalicelib.store import Store
 from infra.emulators.controllers import objects
 from infra.emulators.lambda_events import sqs_event, sqs_record

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chalicelib.command.saved import saved_cluster
+from chalicelib.cli.saved import saved_cluster
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot

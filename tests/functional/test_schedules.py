@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers import read_api, webhook
-from chalicelib.reconciler import scan_scheduler
+from chalicelib.functions import read_api, webhook
+from chalicelib.passes import scan_scheduler
 from chalicelib.runtime import active_policy
+from chalicelib.runtime.mode_guard import permitted
 from chalicelib.store.policies import StoredPolicy
 from tests.functional.app_client import AppClient, Premises, sample
 

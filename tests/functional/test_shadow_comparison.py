@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.shadow_view import Figures, figures
+from chalicelib.cli.migrate.shadow_view import Figures, figures
 from chalicelib.shadow.records import Ledger, Match, ShadowVerdict
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.manager import Pace
@@ -227,7 +227,7 @@ def test_comparison_that_fails_does_not_fail_the_pass(monkeypatch: pytest.Monkey
         row = world.store.table.client
         assert row is not None
         passes = len(world.passed_at())
-        monkeypatch.setattr("chalicelib.reconciler.shadow_pass.advance", None)
+        monkeypatch.setattr("chalicelib.passes.shadow_pass.advance", None)
         world.minutes(3)
         assert len(world.passed_at()) >= passes + 3
         assert world.figures.passes

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.main import main
-from chalicelib.command.output import columns
+from chalicelib.cli.main import main
+from chalicelib.cli.output import columns
 from chalicelib.shadow.records import (
     GROWTH,
     REMOVAL,

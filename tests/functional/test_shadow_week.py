@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.command.shadow_view import gate
+from chalicelib.cli.migrate.shadow_view import gate
 from chalicelib.model.operation import OperationKind
 from chalicelib.shadow.records import AGREEING
 from chalicelib.shadow.verdicts import UNKNOWN

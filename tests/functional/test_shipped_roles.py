@@ -14,12 +14,12 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.command.commands.manifests import manifest_name
-from chalicelib.command.deployment_settings import Login, save_login
-from chalicelib.command.doctor.finding import DoctorContext, Severity
-from chalicelib.command.doctor.permissions import check_permissions, check_superfluous
-from chalicelib.command.main import main
-from chalicelib.command.policy_files import load_document
+from chalicelib.cli.commands.manifests import manifest_name
+from chalicelib.cli.deployment_settings import Login, save_login
+from chalicelib.cli.doctor.finding import DoctorContext, Severity
+from chalicelib.cli.doctor.permissions import check_permissions, check_superfluous
+from chalicelib.cli.main import main
+from chalicelib.cli.policy_files import load_document
 from chalicelib.model.policy_permissions import PublishedSettings
 from chalicelib.store import Store
 from infra.emulators.aws import create_table

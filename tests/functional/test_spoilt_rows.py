@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from chalicelib.handlers import prometheus, read_api
-from chalicelib.model.gauge_ring import GaugePoint
+from chalicelib.functions import prometheus, read_api
 from chalicelib.model.memory import (
     BreakerState,
     GroupMemory,
@@ -28,11 +27,12 @@ from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause
 from chalicelib.page.pages import PageRequest, respond
 from chalicelib.page.render import Links
+from chalicelib.passes import scan_scheduler
 from chalicelib.policy.compiled import compiled
 from chalicelib.policy.load import digest, load
-from chalicelib.reconciler import scan_scheduler
 from chalicelib.runtime.runtime import build
 from chalicelib.store import Store
+from chalicelib.store.gauge_ring import GaugePoint
 from chalicelib.store.journal import UNREADABLE
 from chalicelib.store.leases import PassFailure
 from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, policy_table_of

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import IN_LAMBDA, Deployment, deployment_of, published

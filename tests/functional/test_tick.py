@@ -10,12 +10,12 @@ from collections import Counter
 
 import pytest
 
-from chalicelib.dispatch.messages import decode_act
-from chalicelib.handlers.tick import tick
+from chalicelib.functions.tick import tick
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind
-from chalicelib.reconciler import scan_scheduler
-from chalicelib.reconciler.scan_scheduler import LOST_AFTER, MARGIN, is_superseded
+from chalicelib.passes import scan_scheduler
+from chalicelib.passes.scan_scheduler import LOST_AFTER, MARGIN, is_superseded
+from chalicelib.runtime.messages import decode_act
 from chalicelib.runtime.runtime import Runtime, install
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, lost_answer

@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from chalicelib.command.deployment_settings import known_settings
-from chalicelib.command.main import main
-from chalicelib.command.ui_server import AT_ONCE, PageServer
+from chalicelib.cli.deployment_settings import known_settings
+from chalicelib.cli.main import main
+from chalicelib.cli.ui_server import AT_ONCE, PageServer
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from chalicelib.page.render import Links

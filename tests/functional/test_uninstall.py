@@ -16,9 +16,9 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.command.commands.uninstall import LONGEST, UninstallClock, add_arguments, uninstall
-from chalicelib.command.main import main
-from chalicelib.command.policy_files import load_document
+from chalicelib.cli.commands.uninstall import LONGEST, UninstallClock, add_arguments, uninstall
+from chalicelib.cli.main import main
+from chalicelib.cli.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.functional.import_runs import (
     ALICLOUD,
     Said,

@@ -15,17 +15,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chalicelib.cluster.list_archive import LARGEST, SILENT_FOR, STOPPED_AFTER
+from chalicelib.cluster.list_state import LONGEST
+from chalicelib.cluster.live_cluster import read_live_cluster
+from chalicelib.cluster.watcher_post import LARGEST_POST, MOST_PARTS, WatcherPost
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.policy import ClusterReading, KubernetesAccess, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
-from chalicelib.model.watcher_post import LARGEST_POST, MOST_PARTS, WatcherPost
-from chalicelib.reconciler.cluster_reading import observe
+from chalicelib.passes.cluster_reading import observe
 from chalicelib.runtime.runtime import install
-from chalicelib.snapshot.list_archive import LARGEST, SILENT_FOR, STOPPED_AFTER
-from chalicelib.snapshot.list_state import LONGEST
-from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

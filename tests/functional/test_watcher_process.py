@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 import yaml
 
+from chalicelib.cluster.list_archive import SILENT_FOR, WatchedLists, list_place, watcher_key
+from chalicelib.cluster.listed_resources import PRIORITY_CONFIG, RESOURCES
+from chalicelib.cluster.watcher_post import WatcherPost, read_post
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Options
-from chalicelib.model.watcher_post import WatcherPost, read_post
 from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
-from chalicelib.snapshot.list_archive import SILENT_FOR, WatchedLists, list_place, watcher_key
-from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import Cause
 from chalicelib.policy.load import digest
+from chalicelib.runtime.messages import Cause
 from chalicelib.runtime.runtime import install
 from chalicelib.runtime.wakeup import request_reconcile
 from chalicelib.runtime.webhook_signature import sign_body

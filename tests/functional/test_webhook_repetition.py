@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chalicelib.handlers import webhook
-from chalicelib.handlers.http_response import HttpError
+from chalicelib.functions import webhook
+from chalicelib.functions.http_response import HttpError
 from chalicelib.runtime.runtime import install
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, lost_answer

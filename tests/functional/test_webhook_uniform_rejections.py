@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers import webhook
-from chalicelib.handlers.http_response import HttpError
+from chalicelib.functions import webhook
+from chalicelib.functions.http_response import HttpError
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.webhook_credentials import WebhookCredentials

@@ -143,9 +143,7 @@ def test_wheel_installs_the_command_and_the_plugin_of_kubectl(wheel: Path) -> No
     parser = ConfigParser()
     parser.read_string(content(wheel, f"{_ABOUT}/entry_points.txt").decode())
     scripts = dict(parser["console_scripts"])
-    assert scripts == dict.fromkeys(
-        ("outscaler", "kubectl-outscaler"), "chalicelib.command.main:main"
-    )
+    assert scripts == dict.fromkeys(("outscaler", "kubectl-outscaler"), "chalicelib.cli.main:main")
 
 
 def test_every_file_names_the_same_repository() -> None:

@@ -54,9 +54,9 @@ PACKAGES = (
     "operations",
     "store",
     "providers",
-    "reconciler",
-    "dispatch",
-    "handlers",
+    "passes",
+    "runtime",
+    "functions",
     "policy",
 )
 #: Folders of tests that take minutes per file, or that need another process for each case.

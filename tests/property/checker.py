@@ -23,7 +23,7 @@ from functools import cache
 
 import msgspec
 
-from chalicelib.command.option_overrides import with_options
+from chalicelib.cli.option_overrides import with_options
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster

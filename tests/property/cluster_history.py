@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
 from chalicelib.model.policy import KubernetesAccess
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command import plan_inputs
+from chalicelib.cli import plan_inputs
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.timestamps import format_time
 from tests.property import objects

@@ -29,15 +29,15 @@ from chalicelib.model.policy import (
     Policy,
 )
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.disruption.budgets import Budgets
-from chalicelib.plan.disruption.candidates import find_candidates
-from chalicelib.plan.disruption.consolidation.costs import Costs
-from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
-from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits_of
-from chalicelib.plan.disruption.consolidation.purchases import Market
-from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
-from chalicelib.plan.disruption.consolidation.splitting import moves_of
-from chalicelib.plan.disruption.consolidation.trial import Places
+from chalicelib.plan.removal.candidates import find_candidates
+from chalicelib.plan.removal.consolidation.costs import Costs
+from chalicelib.plan.removal.consolidation.eligibility import Eligibility, QuietTimes
+from chalicelib.plan.removal.consolidation.limits import OwnerMoves, limits_of
+from chalicelib.plan.removal.consolidation.purchases import Market
+from chalicelib.plan.removal.consolidation.search import ConsolidationSearch, Solution
+from chalicelib.plan.removal.consolidation.splitting import moves_of
+from chalicelib.plan.removal.consolidation.trial import Places
+from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import Ints, ResourceColumns
@@ -205,7 +205,7 @@ def search_of(case: Case) -> ConsolidationSearch:
     """The search of the first pass over a cluster."""
     state = build_cluster_state(case.snapshot, case.policy, case.memory, NOW)
     simulated = build(state, (), ResourceColumns(state.snapshot.classes))
-    budgets, costs = Budgets(state), Costs(state)
+    budgets, costs = RemovalLimits(state), Costs(state)
     eligibility, moves = Eligibility(state, costs, QuietTimes(state), {}), OwnerMoves(state)
     eligible, _ = find_candidates(
         state, simulated, budgets.pdbs, eligibility.ineligible, may_buy=True

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import msgspec
 
+from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import KubernetesAccess, Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from tests import builders
 from tests.property.hostile_objects import (
     CASES,

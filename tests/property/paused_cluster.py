@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.kube.client import KubeClient
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.list_state import ListState
+from chalicelib.cluster.listed_resources import ListedResource
+from chalicelib.cluster.live_cluster import KeptLists, ReadResult, read_live_cluster
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.list_state import ListState
-from chalicelib.snapshot.listed_resources import ListedResource
-from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW

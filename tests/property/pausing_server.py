@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, cast
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.errors import NotFound
-from chalicelib.kube.list_page import TypedList, TypedPage, typed_page
-from chalicelib.kube.watch import WatchPace
-from chalicelib.snapshot.list_changes import Changes, WatchMeans, follow
-from chalicelib.snapshot.list_state import ListState, read_lists
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.errors import NotFound
+from chalicelib.cluster.list_changes import Changes, WatchMeans, follow
+from chalicelib.cluster.list_page import TypedList, TypedPage, typed_page
+from chalicelib.cluster.list_state import ListState, read_lists
+from chalicelib.cluster.watch import WatchPace
 
 PODS = "/api/v1/pods"
 _AWAY = 0.010  # seconds to the server and back

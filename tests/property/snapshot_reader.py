@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command.saved import saved_cluster
+from chalicelib.cli.saved import saved_cluster
+from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 Json = Any
 Lists = Mapping[str, Sequence[Json]]  # contents of each file: "nodes", "pods", "workloads" …

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.command.importers.command_line import (
+from chalicelib.cli.migrate.command_line import (
     Word,
     read_command_line,
     remedy_for,
     template_problems,
 )
-from chalicelib.command.importers.public_values import public_config
-from chalicelib.command.importers.read_autoscaler import read_autoscaler
-from chalicelib.command.importers.scripts import (
+from chalicelib.cli.migrate.public_values import public_config
+from chalicelib.cli.migrate.read_autoscaler import read_autoscaler
+from chalicelib.cli.migrate.scripts import (
     Environment,
     invocations_of_script,
     invocations_of_words,

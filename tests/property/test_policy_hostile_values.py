@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.policy.compiled import compiled
@@ -25,6 +24,7 @@ from chalicelib.policy.vendors.huaweicloud import read_settings as huaweicloud
 from chalicelib.providers.alicloud.settings import read_settings as alicloud
 from chalicelib.providers.clusterapi.settings import read_settings as clusterapi
 from chalicelib.runtime.active_policy import instant
+from chalicelib.runtime.mode_guard import permitted
 from tests.amounts import examples
 
 NOW = 1_795_000_000.0

@@ -30,7 +30,7 @@ from chalice.test import Client
 from moto import mock_aws
 
 from app import app
-from chalicelib.command.main import main as outscaler
+from chalicelib.cli.main import main as outscaler
 from chalicelib.runtime.runtime import from_environment, install
 from infra.emulators.aws import create_table
 from tests.recorded import state

@@ -20,8 +20,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.command.main import main as command
-from chalicelib.dispatch import messages
+from chalicelib.cli.main import main as command
+from chalicelib.runtime import messages
 from infra.emulators.aws import create_table
 from tests.recorded import state
 from tests.recorded.plans import cases

@@ -19,8 +19,9 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.journal import carry_over, journal
+from chalicelib.journal.metrics import BUCKETS, HISTOGRAM, METRICS, key
 from chalicelib.model.bill import Bill, CostParts, MachineCost, SpotCost, WorkloadCost
-from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import (
     GroupMemory,
     InterruptionNotice,
@@ -37,8 +38,6 @@ from chalicelib.model.policy_permissions import STRICT
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.policy.load import digest
 from chalicelib.reasons.text import sentence
-from chalicelib.record import carry_over, journal
-from chalicelib.record.metrics import BUCKETS, HISTOGRAM, METRICS, key
 from chalicelib.shadow.records import (
     GROWTH,
     REMOVAL,
@@ -49,6 +48,7 @@ from chalicelib.shadow.records import (
     add,
 )
 from chalicelib.store import JournalEntry, Store
+from chalicelib.store.gauge_ring import GaugePoint
 from infra.emulators import example_clusters
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from tests.property import clusters
 from tests.recorded import extras
 from tests.reference_data import SHARED

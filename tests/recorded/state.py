@@ -22,14 +22,14 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.journal import carry_over
 from chalicelib.model.memory import Control, GroupMemory, Memory, NodeMemory, Replacement
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.operation_document import OperationDocument, from_document
-from chalicelib.model.pass_footprint import PassMemory
-from chalicelib.record import carry_over
 from chalicelib.store import Store
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import PassFailure
+from chalicelib.store.pass_footprint import PassMemory
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
 from tests.recorded.filling import Filler, converted, words_in, words_of

@@ -7,8 +7,8 @@ import functools
 import json
 from typing import Any
 
-from chalicelib.dispatch import messages
 from chalicelib.model.struct_form import DIGITS
+from chalicelib.runtime import messages
 from tests.recorded import answers
 
 RECORDED = answers.recorded()

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.journal import carry_over
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation_document import OperationDocument, to_document
-from chalicelib.record import carry_over
 from chalicelib.store.journal import JournalEntry
 from tests.recorded import state
 from tests.recorded.filling import converted, words_in, words_of

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chalicelib.model.pass_footprint import Reading
 from chalicelib.model.secret import PARAMETER
 from chalicelib.store import Store
+from chalicelib.store.pass_footprint import Reading
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.controllers import objects

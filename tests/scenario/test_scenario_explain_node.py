@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command import plan_inputs
-from chalicelib.command.main import main
+from chalicelib.cli import plan_inputs
+from chalicelib.cli.main import main
 from chalicelib.model.timestamps import format_time
 from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects

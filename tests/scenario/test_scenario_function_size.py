@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from chalicelib.model.pass_footprint import KEPT, Reading
+from chalicelib.store.pass_footprint import KEPT, Reading
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import MINUTE, LocalWorld
 from infra.emulators.virtual_sqs import Message, twice

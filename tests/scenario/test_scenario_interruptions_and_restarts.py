@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.group import Instance
 from chalicelib.model.plan import Removal, Restart
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan import planner
-from chalicelib.plan.disruption.planner import DisruptionPlan, plan_disruption
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.record.journal_lines import sentence
+from chalicelib.views.journal_lines import sentence
 from infra.emulators.controllers import objects
 from infra.emulators.fake_provider import InMemoryProvider
 from infra.emulators.kube.objects import clone

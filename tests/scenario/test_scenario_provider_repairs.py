@@ -4,7 +4,7 @@ vendor's data (docs/reference/node-groups.md "Repairs")."""
 from __future__ import annotations
 
 from chalicelib.model.group import InstanceError
-from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.kit.errors import InvalidRequest
 from infra.emulators.controllers import objects
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.builders import node as template

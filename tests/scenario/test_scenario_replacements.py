@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.journal import carry_over
 from chalicelib.model.memory import Replacement
-from chalicelib.record import carry_over
-from chalicelib.record.journal_lines import sentence
+from chalicelib.views.journal_lines import sentence
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.cherryservers.models import CherryDurations
 from infra.emulators.controllers import objects

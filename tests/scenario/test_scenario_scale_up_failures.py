@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from chalicelib.model.memory import Backoff
-from chalicelib.providers.errors import OutOfStock
+from chalicelib.providers.kit.errors import OutOfStock
 from infra.emulators.controllers import objects
 from infra.emulators.fake_provider import InMemoryProvider
 from infra.emulators.kube.faults import KubeFault

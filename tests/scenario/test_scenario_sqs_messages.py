@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.dispatch.messages import ActMessage, Cause, ReconcileMessage, encode
+from chalicelib.runtime.messages import ActMessage, Cause, ReconcileMessage, encode
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi.controller import CapiControllerSettings
 from infra.emulators.controllers.capi.machines import MachineTimes

@@ -35,20 +35,23 @@ from tests.source_trees import (
 PROBES: dict[str, tuple[tuple[str, str], ...]] = {
     "Each package imports only the packages below it": (
         ("policy/load", "chalicelib.plan.planner"),
-        ("kube/objects", "chalicelib.providers.errors"),
+        ("store/journal", "chalicelib.cluster.objects"),
         ("model/group", "chalicelib.schedules.cron"),
     ),
     "Inside plan: the planner above the decisions, the decisions above the simulation": (
         ("plan/tables", "chalicelib.plan.planner"),
-        ("plan/scale_up/limits", "chalicelib.plan.disruption.planner"),
+        ("plan/scale_up/limits", "chalicelib.plan.removal.planner"),
     ),
     "Inside operations: the runner above its parts, its parts above the steps": (
         ("operations/steps/scale_up", "chalicelib.operations.ordering"),
         ("operations/step_context", "chalicelib.operations.runner"),
     ),
     "Inside providers: the registry above the vendors, the vendors above their common parts": (
-        ("providers/http", "chalicelib.providers.exoscale.api"),
-        ("providers/errors", "chalicelib.providers.base"),
+        ("providers/kit/http", "chalicelib.providers.exoscale.api"),
+        ("providers/alicloud/api", "chalicelib.providers.registry"),
+    ),
+    "Inside the kit of providers: the protocol above the clients": (
+        ("providers/kit/errors", "chalicelib.providers.kit.base"),
     ),
     (
         "Inside each vendor: the provider above the changes, the changes above the reading, the "
@@ -64,25 +67,25 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("providers/exoscale/zone", "chalicelib.providers.huaweicloud.models"),
     ),
     "Only the clients of AWS import its libraries": (
-        ("record/journal", "botocore"),
-        ("kube/client", "boto3"),
+        ("journal/journal", "botocore"),
+        ("cluster/client", "boto3"),
         ("providers/huaweicloud/credentials", "botocore"),
         ("plan/repair", "pynamodb"),
     ),
     "HTTP leaves through one transport": (
-        ("providers/services", "requests"),
-        ("kube/client", "urllib3"),
-        ("handlers/read_api", "http"),
+        ("providers/kit/services", "requests"),
+        ("cluster/client", "urllib3"),
+        ("functions/read_api", "http"),
     ),
     "Nothing imports the command: the packager leaves its folder out of the functions": (
-        ("handlers/read_api", "chalicelib.command.output"),
-        ("store/journal", "chalicelib.command.saved.saved_cluster"),
+        ("functions/read_api", "chalicelib.cli.output"),
+        ("store/journal", "chalicelib.cli.saved.saved_cluster"),
     ),
     (
         "The transport is used by the clients of the cluster's and the vendors' APIs, and by both "
         "webhooks"
     ): (
-        ("record/journal", "chalicelib.net.http_exchange"),
+        ("journal/journal", "chalicelib.net.http_exchange"),
         ("providers/exoscale/api", "chalicelib.net.http_session"),
     ),
 }

@@ -17,28 +17,28 @@ from shutil import which
 
 import pytest
 
-from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.webhook import MAX_BODY, MAX_GAPS
-from chalicelib.handlers.webhook_events import DEFAULT_REASONS, is_relevant, parse
+from chalicelib.cluster.listed_resources import RESOURCES
+from chalicelib.functions.webhook import MAX_BODY, MAX_GAPS
+from chalicelib.functions.webhook_events import DEFAULT_REASONS, is_relevant, parse
 from chalicelib.model.memory import Backoff
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.operations.claims import CLAIM
 from chalicelib.operations.stuck import RULES as SWEEPING
+from chalicelib.passes.lease_renewal import LEASE_FOR, LONGEST_PASS, RENEW_EVERY
+from chalicelib.passes.reconciler import DECIDED_WITHIN
+from chalicelib.passes.scan_scheduler import LOST_AFTER
 from chalicelib.plan import predicates
-from chalicelib.plan.disruption import drain_rules
+from chalicelib.plan.removal import drain_rules
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, preferred_cores
 from chalicelib.plan.scale_up.placement import planned_nodes
 from chalicelib.plan.state import backoff
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
-from chalicelib.providers import errors
+from chalicelib.providers.kit import errors
 from chalicelib.reasons.text import text
-from chalicelib.reconciler.lease_renewal import LEASE_FOR, LONGEST_PASS, RENEW_EVERY
-from chalicelib.reconciler.reconciler import DECIDED_WITHIN
-from chalicelib.reconciler.scan_scheduler import LOST_AFTER
+from chalicelib.runtime.mode_guard import permitted
 from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
-from chalicelib.snapshot.listed_resources import RESOURCES
 from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
-from chalicelib.command.doctor.registry import CHECKS, subjects
-from chalicelib.command.main import COMMANDS, parser_of
+from chalicelib.cli.doctor.registry import CHECKS, subjects
+from chalicelib.cli.main import COMMANDS, parser_of
 from chalicelib.model.errors import BadInput
 from tests.unit.test_docs import DOCS, FENCE, ROOT, SPAN, code, each_document, rows
 

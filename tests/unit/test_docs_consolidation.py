@@ -10,17 +10,17 @@ from chalicelib.model.memory import ReplacementState
 from chalicelib.model.policy import Consolidation
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.disruption.consolidation.search import EFFORTS, MOST_CANDIDATES
-from chalicelib.plan.disruption.consolidation.verdicts import MOST_ALONE
-from chalicelib.plan.disruption.methods.consolidation import MOST_REASONS, REPEAT_AFTER
-from chalicelib.plan.disruption.replacement_rows import (
+from chalicelib.plan.next_memory import MOST_OWNERS
+from chalicelib.plan.removal.consolidation.search import EFFORTS, MOST_CANDIDATES
+from chalicelib.plan.removal.consolidation.verdicts import MOST_ALONE
+from chalicelib.plan.removal.methods.consolidation import MOST_REASONS, REPEAT_AFTER
+from chalicelib.plan.removal.replacement_rows import (
     FIRST_BACKOFF,
     LONGEST_BACKOFF,
     MOST_FAILED,
     REMEMBERED,
 )
-from chalicelib.plan.disruption.replacements import MOST_LEFT_OUT
-from chalicelib.plan.next_memory import MOST_OWNERS
+from chalicelib.plan.removal.replacements import MOST_LEFT_OUT
 from tests.unit.test_docs import RULES, rows
 
 SUBJECT = "consolidation"

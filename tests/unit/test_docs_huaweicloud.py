@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.importers.cce_policy import read_addon
+from chalicelib.cli.migrate.cce_policy import read_addon
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.policy import Policy
 from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.policy.load import load
 from chalicelib.policy.vendors import huaweicloud as settings
 from chalicelib.policy.vendors.settings import keys_of
-from chalicelib.providers import errors
-from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import (
     api,
     credentials,
@@ -29,6 +27,8 @@ from chalicelib.providers.huaweicloud import (
 )
 from chalicelib.providers.huaweicloud.models import Flavor
 from chalicelib.providers.huaweicloud.node_template import UNPROMISED, allocatable
+from chalicelib.providers.kit import errors
+from chalicelib.providers.kit.http import VendorResponse
 from tests.unit.test_docs import ROOT, rows
 from tests.unit.test_docs_providers import (
     _IN_WORDS,

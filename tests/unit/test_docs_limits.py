@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chalicelib.snapshot import input_limits
+from chalicelib.cluster import input_limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from chalicelib.journal.events import APART, PODS_TOLD
+from chalicelib.journal.metric_values import ERRORS
+from chalicelib.journal.metrics import BUCKETS, METRICS, PREFIX
+from chalicelib.journal.operation_events import ENDS, STEPS
+from chalicelib.journal.pass_events import FACTS
 from chalicelib.model.operation import OperationKind
-from chalicelib.record.events import APART, PODS_TOLD
-from chalicelib.record.metric_values import ERRORS
-from chalicelib.record.metrics import BUCKETS, METRICS, PREFIX
-from chalicelib.record.operation_events import ENDS, STEPS
-from chalicelib.record.pass_events import FACTS
 from tests.unit.test_docs import EVENTS, rows
 
 METRICS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"

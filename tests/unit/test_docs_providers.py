@@ -20,7 +20,6 @@ from chalicelib.policy.providers import section_of
 from chalicelib.policy.vendors import cherryservers as cherry
 from chalicelib.policy.vendors import exoscale as exo
 from chalicelib.policy.vendors.settings import VendorSettings, keys_of, settings_of
-from chalicelib.providers import errors
 from chalicelib.providers.cherryservers import (
     api,
     delete_nodes,
@@ -39,11 +38,12 @@ from chalicelib.providers.cherryservers.definition_reader import (
     read_definitions,
 )
 from chalicelib.providers.cherryservers.pool_definition import DEFAULT_PATTERN
-from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale import error_mapping as exo_codes
 from chalicelib.providers.exoscale import scale_up as exo_scale_up
 from chalicelib.providers.exoscale import zone
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit import errors
+from chalicelib.providers.kit.errors import ProviderError
+from chalicelib.providers.kit.http import VendorResponse
 from tests.unit.test_docs import EXPANDERS_PAGE, ROOT, rows
 
 PAGES = ROOT / "docs" / "providers"

@@ -12,7 +12,7 @@ from chalicelib.model.memory import BreakerState, Memory, NodeMemory
 from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timeouts import retry_delay
-from chalicelib.plan.disruption.methods.unneeded import paused_timer, unneeded_timer
+from chalicelib.plan.removal.methods.unneeded import paused_timer, unneeded_timer
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, cluster
 from tests.unit.plan.instances_builder import world_of

@@ -20,7 +20,7 @@ from chalicelib import __version__
 from chalicelib.providers.clusterapi import settings
 from tests.source_trees import ROOT, module_name, sources
 
-OTHERS = {"__pycache__", "command", "page"}
+OTHERS = {"__pycache__", "cli", "page"}
 PACKAGES = sorted(
     path for path in (ROOT / "chalicelib").iterdir() if path.is_dir() and path.name not in OTHERS
 )

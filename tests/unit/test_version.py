@@ -14,7 +14,7 @@ import chalicelib
 from chalicelib.net.http_exchange import ExchangeBounds, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from infra.emulators.scripted_http_server import HttpScript, Reply
-from tests.unit.kube.support import client
+from tests.unit.cluster.support import client
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "chalicelib/__init__.py"

@@ -105,7 +105,7 @@ def frames_of_ours(frame: FrameType | None) -> list[str]:
         frame = frame.f_back
     stack.reverse()
     handler = next(
-        (at for at, place in enumerate(stack) if place.startswith("handlers/act.py:")), len(stack)
+        (at for at, place in enumerate(stack) if place.startswith("functions/act.py:")), len(stack)
     )
     return stack[handler:]
 

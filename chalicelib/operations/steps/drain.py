@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, Unauthorized
+from chalicelib.cluster.errors import ClusterError, Unauthorized
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options

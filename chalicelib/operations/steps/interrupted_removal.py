@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.cluster.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import SIGNAL, Operation
 from chalicelib.model.outcome import (
@@ -77,8 +77,8 @@ from chalicelib.operations.steps.remove_nodes import (
 )
 from chalicelib.operations.waiting import LEAST, RETRIED, PollBackoff, error_class_of
 from chalicelib.plan.state.interruptions import shows_signal
-from chalicelib.providers.base import Provider
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.base import Provider
+from chalicelib.providers.kit.errors import ProviderError
 
 RETRY, LONGEST_RETRY = 5.0, 15.0
 """Seconds between two requests for the same eviction, and at most, where

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.cluster.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
@@ -61,8 +61,8 @@ from chalicelib.operations.waiting import (
     reset_error_count,
     retry_pause,
 )
-from chalicelib.providers.base import OneChangeAtATime
-from chalicelib.providers.errors import Conflict, ProviderError
+from chalicelib.providers.kit.base import OneChangeAtATime
+from chalicelib.providers.kit.errors import Conflict, ProviderError
 
 FOREIGN_TAINT_TIME = 300.0
 """A younger taint marks a deletion in progress by another program."""
@@ -257,7 +257,7 @@ def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Wait for the nodes to disappear. If a node still exists after CONFIRM_TIME, because its Node
     object outlives the machine or because the vendor did not delete it, the removal ends
     nevertheless and the outcome says so. Its taint is then stale, and the next pass removes it
-    (plan/disruption/taint_updates.py). The outcome also names the nodes that were given up, and
+    (plan/removal/taint_updates.py). The outcome also names the nodes that were given up, and
     why."""
     progress = read(operation)
     present = present_nodes(operation, progress, context)

@@ -8,7 +8,7 @@ other instances of the operation, and the next pass decides which of them are st
 Nodes are looked up by the names under which the plan found none: the name that the provider gave,
 and the last part of the handle, which is the instance's own name at most vendors. A provider that
 can find an instance's node in another way checks again itself (`delete_nodes` in
-providers/base.py).
+providers/kit/base.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chalicelib.operations.step_context import (
 )
 from chalicelib.operations.steps.scale_up import poll
 from chalicelib.operations.waiting import RETRIED
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 
 _FAILURE = f"{OWN}failure"
 _JOINED = "Conflict"

@@ -40,7 +40,7 @@ from chalicelib.operations.steps.recheck import (
     recheck,
 )
 from chalicelib.operations.steps.remove_nodes import give_up, narrow, polled_later, undo
-from chalicelib.providers.base import NodeRestarter
+from chalicelib.providers.kit.base import NodeRestarter
 
 READY_POLL, LONGEST_READY_POLL = 10.0, 30.0
 CANNOT_RESTART = "InvalidRequest"

@@ -1,18 +1,18 @@
 """Scales up a group: one request at the provider, which is then polled until
 the vendor has accepted it.
 
-The provider checks the current size before it requests more (providers/base.py), so this step may
-be repeated after any crash. A request that comes late, or in place of an executor that died, first
-asks whether the pods that it was planned for still wait; a request that the vendor has received is
-followed in any case. The step does not wait for the nodes to register; the scale-up request in
-memory tracks that (docs/reference/node-groups.md "Scale-up requests").
+The provider checks the current size before it requests more (providers/kit/base.py), so this step
+may be repeated after any crash. A request that comes late, or in place of an executor that died,
+first asks whether the pods that it was planned for still wait; a request that the vendor has
+received is followed in any case. The step does not wait for the nodes to register; the scale-up
+request in memory tracks that (docs/reference/node-groups.md "Scale-up requests").
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from chalicelib.kube.errors import Forbidden
+from chalicelib.cluster.errors import Forbidden
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import BROKEN, Operation
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome

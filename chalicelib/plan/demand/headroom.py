@@ -1,7 +1,8 @@
 """Headroom: spare capacity, modelled as virtual pods that are placed after all real pods
 and displace none of them.
 
-A class per entry of spec.headroom, and its number of pods. plan/scale_up/headroom.py places them.
+A class per entry of spec.headroom, and its number of pods.
+plan/scale_up/headroom_purchases.py places them.
 """
 
 from __future__ import annotations

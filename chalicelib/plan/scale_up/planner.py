@@ -18,7 +18,7 @@ from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.candidate_groups import Candidates, relies
 from chalicelib.plan.scale_up.expanders import expander_context, waste
 from chalicelib.plan.scale_up.expected_prices import expected_prices
-from chalicelib.plan.scale_up.headroom import HeadroomResult, plan_headroom
+from chalicelib.plan.scale_up.headroom_purchases import HeadroomResult, plan_headroom
 from chalicelib.plan.scale_up.placement.attempts import best_attempt
 from chalicelib.plan.scale_up.placement.every_order import placement_in_every_order
 from chalicelib.plan.scale_up.placement.planned_nodes import FinalPlacement

@@ -54,13 +54,13 @@ class SimulatedCluster:
 
     real: rows of existing nodes; base: rows without planned nodes (upcoming ones follow the
     existing ones, and planned ones these). promised: node name -> a pending pod that is expected
-    there. spare: headroom; its pods are not placed
-    here (plan/scale_up/headroom.py). held: node name -> why it is neither removed nor given more
-    pods. late: whether the search must stop. check: raises OutOfTime; called before every question
-    about a class. unsettled: whether the search stopped before all pods were tried on existing
-    nodes. unsure_nodes: names of upcoming nodes that are taken to come in a zone which nobody
-    promises; zones: the verdicts on nodes whose zone is unknown. unfinished: rows of nodes that
-    still lack something; the table has them as they will be. Only the methods change these.
+    there. spare: headroom; its pods are not placed here (plan/scale_up/headroom_purchases.py).
+    held: node name -> why it is neither removed nor given more pods. late: whether the search must
+    stop. check: raises OutOfTime; called before every question about a class. unsettled: whether
+    the search stopped before all pods were tried on existing nodes. unsure_nodes: names of upcoming
+    nodes that are taken to come in a zone which nobody promises; zones: the verdicts on nodes whose
+    zone is unknown. unfinished: rows of nodes that still lack something; the table has them as they
+    will be. Only the methods change these.
     """
 
     def __init__(

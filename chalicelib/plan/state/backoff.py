@@ -24,7 +24,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 
 FLAT = frozenset({"InstallFailed"})
-"""Error classes of providers/errors.py whose back-off has the same length each time."""
+"""Error classes of providers/kit/errors.py whose back-off has the same length each time."""
 
 
 def fail(

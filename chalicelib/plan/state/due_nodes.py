@@ -3,7 +3,7 @@ their group is defined now. See docs/reference/node-lifecycle.md.
 
 A node that is due for several reasons goes for the first of: repair, age, drift. What keeps it,
 such as budgets, windows and rules of its pods, is not looked at here
-(disruption/methods/node_lifecycle.py)."""
+(removal/methods/node_lifecycle.py)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class AlicloudBounds(msgspec.Struct, frozen=True):
 
 
 def _parse_metadata_address(value: str) -> str:
-    """Accept an address with TLS, or one that providers/http.py calls without."""
+    """Accept an address with TLS, or one that providers/kit/http.py calls without."""
     plain = r"http://(100\.100\.100\.200|localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
     if re.fullmatch(rf"(https://[^/?#@\s]+|{plain})/?", value) is None:
         raise BadInput("", "is not an address", "write it like http://100.100.100.200")

@@ -14,7 +14,6 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.model.vendor_hosts import CCE_REGIONS
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
 from chalicelib.policy.value_types import (
     BOOLEAN,
@@ -27,6 +26,7 @@ from chalicelib.policy.value_types import (
     text,
     whole,
 )
+from chalicelib.policy.vendor_hosts import CCE_REGIONS
 from chalicelib.policy.vendors.settings import (
     UUID,
     GroupForm,

@@ -48,11 +48,11 @@ from chalicelib.providers.alicloud.decoding import (
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, is_denied, sense_of
 from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Service
 from chalicelib.providers.alicloud.vswitches import SwitchZones
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient
-from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
-from chalicelib.providers.price_reader import PriceReader, VendorPrice
-from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.services import Cache, ProviderServices, TtlCache
+from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError, Transient
+from chalicelib.providers.kit.http import Http, Limits, VendorRequest, VendorResponse
+from chalicelib.providers.kit.price_reader import PriceReader, VendorPrice
+from chalicelib.providers.kit.rate_limit import CallBudget
+from chalicelib.providers.kit.services import Cache, ProviderServices, TtlCache
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class Line:
             ) from None
 
     def expect(self, calls: int) -> None:
-        """Announce the number of calls that will follow soon (rate_limit.py)."""
+        """Announce the number of calls that will follow soon (kit/rate_limit.py)."""
         if self.budget is not None:
             self.budget.expect(calls)
 
@@ -302,7 +302,7 @@ class AlicloudApi:
         return groups
 
     def expect(self, calls: int) -> None:
-        """Announce the number of ESS calls that will follow (rate_limit.py). Sends nothing."""
+        """Announce the number of ESS calls that will follow (kit/rate_limit.py). Sends nothing."""
         self._ess.expect(calls)
 
     def instances(self, group: str, ids: Sequence[str] = ()) -> list[ScalingInstance]:

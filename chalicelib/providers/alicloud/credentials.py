@@ -31,8 +31,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret, place_of
 from chalicelib.model.timestamps import parse_time
-from chalicelib.model.vendor_hosts import FILE_PROBLEM, METADATA, METADATA_SERVICE
-from chalicelib.providers.access_keys import AccessKey, SecretFormat, TemporaryKeys, secret_fields
+from chalicelib.policy.vendor_hosts import FILE_PROBLEM, METADATA, METADATA_SERVICE
 from chalicelib.providers.alicloud.decoding import decode
 from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.alicloud.settings import (
@@ -44,16 +43,22 @@ from chalicelib.providers.alicloud.settings import (
     Way,
     way_of,
 )
-from chalicelib.providers.base import Connection
-from chalicelib.providers.credential_source import (
+from chalicelib.providers.kit.access_keys import (
+    AccessKey,
+    SecretFormat,
+    TemporaryKeys,
+    secret_fields,
+)
+from chalicelib.providers.kit.base import Connection
+from chalicelib.providers.kit.credential_source import (
     account_digest,
     as_provider_error,
     digest,
     read_fresh,
 )
-from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.http import Http, Limits, VendorRequest
-from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.kit.http import Http, Limits, VendorRequest
+from chalicelib.providers.kit.services import ProviderServices
 
 LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 

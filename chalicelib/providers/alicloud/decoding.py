@@ -18,9 +18,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from chalicelib.providers.alicloud.error_mapping import error_for
-from chalicelib.providers.errors import Unknown
-from chalicelib.providers.http import VendorResponse
-from chalicelib.providers.price_reader import currency_code, price_of
+from chalicelib.providers.kit.errors import Unknown
+from chalicelib.providers.kit.http import VendorResponse
+from chalicelib.providers.kit.price_reader import currency_code, price_of
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)

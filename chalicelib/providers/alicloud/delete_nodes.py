@@ -59,7 +59,7 @@ from chalicelib.providers.alicloud.scale_up import (
     client_token,
     lower,
 )
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -67,8 +67,8 @@ from chalicelib.providers.errors import (
     Throttled,
     Transient,
 )
-from chalicelib.providers.node_identity import PermanentConflict
-from chalicelib.providers.sized_group import (
+from chalicelib.providers.kit.node_identity import PermanentConflict
+from chalicelib.providers.kit.sized_group import (
     Targets,
     changed_size,
     check_nodes,

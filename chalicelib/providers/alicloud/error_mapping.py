@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -25,9 +25,9 @@ from chalicelib.providers.errors import (
     Unknown,
     class_for,
 )
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.http import VendorResponse
 
-LONGEST_ASKED = 3600.0  # seconds; the same cap as for Retry-After in providers/http.py
+LONGEST_ASKED = 3600.0  # seconds; the same cap as for Retry-After in providers/kit/http.py
 
 
 class Sense(StrEnum):
@@ -90,7 +90,7 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
         ),
         (Sense.QUOTA, QuotaExceeded, "QuotaExceeded* QuotaExceed.* InvalidVSwitchId.IpNotEnough"),
         # The account is in arrears. The operator must act, as for a refused key
-        # (providers/errors.py, 402).
+        # (providers/kit/errors.py, 402).
         (Sense.BILLING, Unauthorized, "InvalidAccountStatus.NotEnoughBalance InsufficientBalance"),
         (
             Sense.GONE,

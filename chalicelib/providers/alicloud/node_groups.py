@@ -53,9 +53,9 @@ from chalicelib.providers.alicloud.provider_ids import (
 )
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings
 from chalicelib.providers.alicloud.vswitches import ZONE, possible_zones, uncertain_switches
-from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.price_reader import VendorPrice, with_price
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.kit.price_reader import VendorPrice, with_price
 
 T = TypeVar("T")
 
@@ -392,7 +392,7 @@ def _read_groups(
 ) -> tuple[dict[str, ScalingGroup], dict[str, str]]:
     """Return the groups by id, and the reason for each that could not be read. Raises ProviderError
     if none could be read. pages: expected pages of instances, from the number of nodes, so that one
-    reservation (rate_limit.py) covers the whole pass."""
+    reservation (kit/rate_limit.py) covers the whole pass."""
     lots = [ids[at : at + IDS] for at in range(0, len(ids), IDS)]
     api.expect(len(lots) + min(len(ids), _BULK) + pages)
     groups: dict[str, ScalingGroup] = {}

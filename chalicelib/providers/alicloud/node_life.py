@@ -26,7 +26,7 @@ from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.decoding import ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.settings import PROVIDER
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 
 NOTICE = 300.0
 """Seconds between the announcement and the release (ECS, "Preemptible

@@ -37,7 +37,7 @@ from chalicelib.providers.alicloud.decoding import (
     ScalingInstance,
 )
 from chalicelib.providers.alicloud.vswitches import ZONE, only_zone
-from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
+from chalicelib.providers.kit.errors import ProviderError, Throttled, Unauthorized
 
 # -- tags
 

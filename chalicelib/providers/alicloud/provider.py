@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
-from chalicelib.providers import price_reader
 from chalicelib.providers.alicloud import node_groups
 from chalicelib.providers.alicloud.api import AlicloudApi, Line
 from chalicelib.providers.alicloud.credentials import (
@@ -39,7 +38,8 @@ from chalicelib.providers.alicloud.settings import (
     Service,
     read_settings,
 )
-from chalicelib.providers.base import (
+from chalicelib.providers.kit import price_reader
+from chalicelib.providers.kit.base import (
     BaseProvider,
     Connection,
     Observation,
@@ -47,10 +47,10 @@ from chalicelib.providers.base import (
     joint_change,
     question,
 )
-from chalicelib.providers.http import Limits
-from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.services import KubeLists
+from chalicelib.providers.kit.http import Limits
+from chalicelib.providers.kit.node_identity import nodes as cluster_nodes
+from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.services import KubeLists
 
 
 def open_api(

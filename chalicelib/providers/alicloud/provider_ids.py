@@ -5,7 +5,7 @@ and `alicloud://cn-hangzhou.i-…`. Each instance is therefore written as its ow
 instance without a node uses the form of most nodes. Nothing is stored beyond one pass, so a
 mismatch is never permanent.
 
-An instance that two Nodes name, in either form, has no known node (node_identity.py).
+An instance that two Nodes name, in either form, has no known node (kit/node_identity.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import RemovalTarget
-from chalicelib.providers.node_identity import Identity, N
+from chalicelib.providers.kit.node_identity import Identity, N
 
 _SCHEME = "alicloud://"
 _PLACEHOLDER = "placeholder-"

@@ -32,8 +32,8 @@ from chalicelib.providers.alicloud.delete_nodes import (
 from chalicelib.providers.alicloud.error_mapping import is_denied
 from chalicelib.providers.alicloud.provider_ids import handle_of, placeholder_group
 from chalicelib.providers.alicloud.scale_up import AlicloudContext
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Unauthorized
-from chalicelib.providers.sized_group import Polls, read_targets
+from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError, Unauthorized
+from chalicelib.providers.kit.sized_group import Polls, read_targets
 
 ANNOUNCE, _STARTED, _REQUESTED = "announce", "started", "requested"
 _FOLLOWING = Polls("restart", first=10.0, growth=1.5, longest=30.0)

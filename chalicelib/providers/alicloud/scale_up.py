@@ -53,7 +53,7 @@ from chalicelib.providers.alicloud.node_groups import (
     target_of,
 )
 from chalicelib.providers.alicloud.settings import AlicloudSettings
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -61,8 +61,8 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.node_identity import Seen
-from chalicelib.providers.sized_group import Polls, changed_size, check_sizes, other_size
+from chalicelib.providers.kit.node_identity import Seen
+from chalicelib.providers.kit.sized_group import Polls, changed_size, check_sizes, other_size
 
 ACTIVITY = "activity"  # of the operation's data: the id of the activity that is followed
 BEFORE = "before"  # the newest activity before ModifyScalingGroup, "" if there was none

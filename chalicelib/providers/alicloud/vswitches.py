@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud.decoding import ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.error_mapping import is_denied
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.services import TtlCache
+from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.kit.services import TtlCache
 
 PERMISSION = "vpc:DescribeVSwitches"
 ZONE = "topology.kubernetes.io/zone"

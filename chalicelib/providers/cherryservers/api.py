@@ -18,7 +18,6 @@ import msgspec
 from chalicelib import __version__
 from chalicelib.model.secret import Secret
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherrySettings
-from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.decoding import (
     TOTAL,
     CherryPlan,
@@ -33,8 +32,9 @@ from chalicelib.providers.cherryservers.decoding import (
     total_of,
 )
 from chalicelib.providers.cherryservers.tokens import parse_api_token
-from chalicelib.providers.credential_source import SecretSource, account_digest
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.base import Connection
+from chalicelib.providers.kit.credential_source import SecretSource, account_digest
+from chalicelib.providers.kit.errors import (
     NotFound,
     ProviderError,
     Throttled,
@@ -42,9 +42,9 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import Http, VendorRequest, VendorResponse
-from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.services import TtlCache
+from chalicelib.providers.kit.http import Http, VendorRequest, VendorResponse
+from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.services import TtlCache
 
 THREADS = 4  # concurrent orders: as many as the vendor accepts per second
 _HOUR = 3600.0

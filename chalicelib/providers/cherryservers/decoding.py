@@ -31,7 +31,7 @@ import msgspec
 
 from chalicelib.net.json_repair import read_json
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     OutOfStock,
     ProviderError,
     QuotaExceeded,
@@ -41,7 +41,7 @@ from chalicelib.providers.errors import (
     Unknown,
     class_for,
 )
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.http import VendorResponse
 
 # -- types
 

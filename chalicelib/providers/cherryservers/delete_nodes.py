@@ -45,7 +45,7 @@ from chalicelib.providers.cherryservers.instances import (
     refuse_joined_servers,
 )
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -54,7 +54,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.services import UNANSWERED
+from chalicelib.providers.kit.services import UNANSWERED
 
 LOT = 20
 STEP = "delete"

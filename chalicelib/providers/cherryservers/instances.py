@@ -14,7 +14,7 @@ servers are matched from one list of each, without further calls:
 
 A kubelet can write any providerID and cannot choose its node's name. Therefore a node whose name is
 that of a server other than the one its providerID names is matched to neither, and a server that
-two nodes claim has no known node (providers/node_identity.py).
+two nodes claim has no known node (providers/kit/node_identity.py).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from chalicelib.providers.cherryservers.decoding import (
 from chalicelib.providers.cherryservers.definition_reader import Definitions
 from chalicelib.providers.cherryservers.pool_definition import Definition, is_fingerprint
 from chalicelib.providers.cherryservers.tokens import Tokens
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
-from chalicelib.providers.node_identity import (
+from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Transient, Unknown
+from chalicelib.providers.kit.node_identity import (
     Identity,
     N,
     Seen,
@@ -52,7 +52,7 @@ from chalicelib.providers.node_identity import (
     refuse_changed,
     refuse_joined,
 )
-from chalicelib.providers.services import Cache, KubeLists, OneTimeRequests, TtlCache
+from chalicelib.providers.kit.services import Cache, KubeLists, OneTimeRequests, TtlCache
 
 SCHEME = "cherryservers://"
 FAILED, RESCUE = "failed deployment", "rescue mode"

@@ -14,7 +14,6 @@ from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
-from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.decoding import (
     CLUSTER_TAG,
     POOL_TAG,
@@ -36,7 +35,8 @@ from chalicelib.providers.cherryservers.node_template import (
     price_unit,
 )
 from chalicelib.providers.cherryservers.pool_definition import Definition, fingerprint, labels_pool
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Throttled, Transient
 
 _NO_LABEL = (
     "its cloud-init does not set the label pool, which a new node is expected to have: pods that "

@@ -16,8 +16,8 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.cherryservers.decoding import AvailableRegion, CherryPlan
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.errors import OutOfStock
-from chalicelib.providers.price_reader import currency_code, price_of
+from chalicelib.providers.kit.errors import OutOfStock
+from chalicelib.providers.kit.price_reader import currency_code, price_of
 
 GPU, POOL_LABEL = "nvidia.com/gpu", "pool"
 _PODS = 110

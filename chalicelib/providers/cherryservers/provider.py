@@ -1,6 +1,6 @@
 """The Provider protocol over servers with tags: connects the modules of this package.
 
-A configuration error is a failure that names it; the base class (providers/base.py)
+A configuration error is a failure that names it; the base class (providers/kit/base.py)
 converts the vendor's errors."""
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.cherryservers import PROVIDER, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.cherryservers import node_groups
 from chalicelib.providers.cherryservers.api import open_api
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
@@ -18,7 +17,8 @@ from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delet
 from chalicelib.providers.cherryservers.instances import CherryContext, DeletedServers, lister
 from chalicelib.providers.cherryservers.scale_up import decrease_target, has_requested, scale_up
 from chalicelib.providers.cherryservers.tokens import open_tokens
-from chalicelib.providers.services import KubeLists, OneTimeRequests
+from chalicelib.providers.kit.base import BaseProvider, Connection, Observation, change, question
+from chalicelib.providers.kit.services import KubeLists, OneTimeRequests
 
 
 class CherryServers(BaseProvider[CherryContext]):

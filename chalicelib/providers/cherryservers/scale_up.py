@@ -58,7 +58,7 @@ from chalicelib.providers.cherryservers.pool_definition import (
     user_data,
 )
 from chalicelib.providers.cherryservers.tokens import Token
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -68,8 +68,8 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.node_identity import PermanentConflict
-from chalicelib.providers.rate_limit import OWN_PACE
+from chalicelib.providers.kit.node_identity import PermanentConflict
+from chalicelib.providers.kit.rate_limit import OWN_PACE
 
 UNTOLD, STEP = "announce", "create"  # step before the first order is sent, and step from then on
 LOT = 20

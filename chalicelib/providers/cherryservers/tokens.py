@@ -29,9 +29,9 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, is_sendable, place_of
 from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.policy.vendors.cherryservers import PLACE, CherrySettings
-from chalicelib.providers.base import Connection
-from chalicelib.providers.credential_source import as_provider_error, read_fresh
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.base import Connection
+from chalicelib.providers.kit.credential_source import as_provider_error, read_fresh
+from chalicelib.providers.kit.errors import (
     Conflict,
     NotFound,
     ProviderError,
@@ -39,7 +39,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     class_for,
 )
-from chalicelib.providers.services import KubeApi
+from chalicelib.providers.kit.services import KubeApi
 
 IDS = ("outsc0", "outsc1", "outsc2", "outsc3")
 LABEL = "outscaler.dev/bootstrap"

@@ -18,7 +18,7 @@ from chalicelib.providers.clusterapi.models import (
     CapiResource,
     Scale,
 )
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     InvalidRequest,
     NotFound,
     ProviderError,
@@ -26,7 +26,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     class_for,
 )
-from chalicelib.providers.services import KubeApi
+from chalicelib.providers.kit.services import KubeApi
 
 MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"

@@ -61,7 +61,7 @@ from chalicelib.providers.clusterapi.models import (
     is_label_value,
 )
 from chalicelib.providers.clusterapi.settings import Spec, cluster_names
-from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
+from chalicelib.providers.kit.errors import ProviderError, Transient, Unauthorized
 
 ON_DELETE = "OnDelete"
 T = TypeVar("T", CapiResource, CapiMachine, CapiCluster, CapiHealthCheck)

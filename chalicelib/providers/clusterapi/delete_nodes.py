@@ -90,7 +90,7 @@ from chalicelib.providers.clusterapi.scale_up import (
     unmark,
     without_forgotten,
 )
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,

@@ -34,7 +34,7 @@ from chalicelib.providers.clusterapi.models import (
     StatusCondition,
 )
 from chalicelib.providers.clusterapi.settings import CapiSettings
-from chalicelib.providers.errors import OutOfStock, QuotaExceeded, Throttled, Unknown
+from chalicelib.providers.kit.errors import OutOfStock, QuotaExceeded, Throttled, Unknown
 
 FAILED, DELETING, PENDING = "failed-machine-", "deleting-machine-", "pending-machine-"
 # The annotations that Cluster API sets on a Node about its owner, with this

@@ -26,7 +26,6 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, MissingData
-from chalicelib.providers.base import Observation
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
 from chalicelib.providers.clusterapi.capi_state import (
     CapiState,
@@ -73,6 +72,7 @@ from chalicelib.providers.clusterapi.node_template import (
 )
 from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
 from chalicelib.providers.clusterapi.size_writer import size_writer
+from chalicelib.providers.kit.base import Observation
 
 PROVIDER = "clusterapi"
 _SHOWN = 120  # maximum characters of a machine's name in a gap

@@ -31,7 +31,7 @@ from chalicelib.providers.clusterapi.models import (
     is_qualified_name,
 )
 from chalicelib.providers.clusterapi.settings import CapiSettings
-from chalicelib.providers.services import KubeApi
+from chalicelib.providers.kit.services import KubeApi
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
 # Domains whose labels CAPI copies from the template to the Node, also of

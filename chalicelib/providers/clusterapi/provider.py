@@ -7,7 +7,6 @@ from typing import cast
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
-from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.clusterapi.capi_state import read_capi_state
 from chalicelib.providers.clusterapi.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
@@ -27,7 +26,8 @@ from chalicelib.providers.clusterapi.settings import (
     to_management,
     unnamed,
 )
-from chalicelib.providers.services import KubeApi
+from chalicelib.providers.kit.base import BaseProvider, Connection, Observation, change, question
+from chalicelib.providers.kit.services import KubeApi
 
 
 class ClusterApi(BaseProvider[CapiContext]):

@@ -70,8 +70,8 @@ from chalicelib.providers.clusterapi.node_groups import (
     speaks_of,
 )
 from chalicelib.providers.clusterapi.settings import CapiSettings, Reach
-from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Transient
-from chalicelib.providers.node_identity import PermanentConflict
+from chalicelib.providers.kit.errors import Conflict, InvalidRequest, ProviderError, Transient
+from chalicelib.providers.kit.node_identity import PermanentConflict
 
 # Attempts of a write whose resourceVersion was outdated, each after a new decision.
 TRIES = 3

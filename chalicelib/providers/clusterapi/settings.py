@@ -28,7 +28,7 @@ from chalicelib.providers.clusterapi.models import (
     is_label_value,
     is_qualified_name,
 )
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     NOT_GIVEN,
     InvalidRequest,
     ProviderError,
@@ -36,7 +36,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     class_for,
 )
-from chalicelib.providers.services import Identified, KubeApi
+from chalicelib.providers.kit.services import Identified, KubeApi
 
 PLACE = "providers.clusterapi"
 _MOST_PATTERNS = 100
@@ -344,7 +344,7 @@ class Reach:
         return self._management
 
     def identity(self) -> str:
-        """Return the management cluster's identity (providers/services.py); empty if
+        """Return the management cluster's identity (providers/kit/services.py); empty if
         its client reports none."""
         client = self.management()
         return client.identity if isinstance(client, Identified) else ""

@@ -12,7 +12,6 @@ from contextlib import suppress
 
 import msgspec
 
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.exoscale import decoding
 from chalicelib.providers.exoscale.decoding import (
     ExoscaleInstance,
@@ -23,8 +22,9 @@ from chalicelib.providers.exoscale.decoding import (
     Work,
 )
 from chalicelib.providers.exoscale.provider_ids import checked, is_id
-from chalicelib.providers.http import Http, VendorRequest, VendorResponse
-from chalicelib.providers.services import Cache, TtlCache
+from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.kit.http import Http, VendorRequest, VendorResponse
+from chalicelib.providers.kit.services import Cache, TtlCache
 
 DAY = 86400.0
 FRESH = 300.0  # seconds until a quota is read again
@@ -64,7 +64,7 @@ class ExoscaleApi:
         return self._zone
 
     def expect(self, calls: int) -> None:
-        """Announce the number of calls that will follow (rate_limit.py). Sends nothing."""
+        """Announce the number of calls that will follow (kit/rate_limit.py). Sends nothing."""
         self._rest.announce_calls(calls)
 
     # -- reads

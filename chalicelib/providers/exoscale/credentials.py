@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.access_keys import SecretFormat, name_value_lines, secret_fields
-from chalicelib.providers.http import VendorRequest
+from chalicelib.providers.kit.access_keys import SecretFormat, name_value_lines, secret_fields
+from chalicelib.providers.kit.http import VendorRequest
 
 ALGORITHM = "EXO2-HMAC-SHA256"
 VALID = 600  # seconds that a signature is valid

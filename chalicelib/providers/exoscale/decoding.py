@@ -21,9 +21,9 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from chalicelib.providers.errors import ProviderError, Transient, Unknown
 from chalicelib.providers.exoscale.provider_ids import is_id
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.errors import ProviderError, Transient, Unknown
+from chalicelib.providers.kit.http import VendorResponse
 
 # -- types
 

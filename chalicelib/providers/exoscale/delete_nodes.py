@@ -35,15 +35,6 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
-from chalicelib.providers.errors import (
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    ProviderError,
-    Throttled,
-    Transient,
-    Unauthorized,
-)
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, Work
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.node_groups import least_of
@@ -72,14 +63,23 @@ from chalicelib.providers.exoscale.scale_up import (
     requested,
 )
 from chalicelib.providers.exoscale.zone import ExoscalePool, is_leaving
-from chalicelib.providers.node_identity import (
+from chalicelib.providers.kit.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
+from chalicelib.providers.kit.node_identity import (
     PermanentConflict,
     Seen,
     joined_of,
     refuse_changed,
     refuse_joined,
 )
-from chalicelib.providers.services import UNANSWERED
+from chalicelib.providers.kit.services import UNANSWERED
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
 # Seconds until a removal tries again that has found its pool busy, unless the end of the change

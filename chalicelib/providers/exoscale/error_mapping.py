@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.providers.errors import (
+from chalicelib.providers.exoscale.decoding import Work
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -25,8 +26,7 @@ from chalicelib.providers.errors import (
     Unknown,
     class_for,
 )
-from chalicelib.providers.exoscale.decoding import Work
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.http import VendorResponse
 
 # Wordings of the account's limits. The name of the operation that reads the quota, in a refusal of
 # that operation, does not count, and neither does a limit of calls.

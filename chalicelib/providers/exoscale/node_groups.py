@@ -38,8 +38,6 @@ from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.exoscale import LEAST, PROVIDER, ExoscaleBounds, ExoscaleSettings
-from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstanceType, Quota
 from chalicelib.providers.exoscale.node_template import make_template, type_of
@@ -56,6 +54,8 @@ from chalicelib.providers.exoscale.zone import (
     is_leaving,
     read_zone,
 )
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import ProviderError
 
 _MOST_PLACEHOLDERS = 1000
 _MOST_FORMER_TYPES = 5  # instance types of members alone that are read, for their names

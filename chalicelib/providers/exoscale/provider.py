@@ -10,15 +10,6 @@ from typing import cast
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
-from chalicelib.providers.base import (
-    BaseProvider,
-    Connection,
-    Observation,
-    change,
-    joint_change,
-    question,
-)
-from chalicelib.providers.credential_source import SecretSource, account_digest
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
@@ -36,10 +27,19 @@ from chalicelib.providers.exoscale.scale_up import (
     poll_growth,
     scale_up,
 )
-from chalicelib.providers.http import Http
-from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.services import KubeLists, OneTimeRequests
+from chalicelib.providers.kit.base import (
+    BaseProvider,
+    Connection,
+    Observation,
+    change,
+    joint_change,
+    question,
+)
+from chalicelib.providers.kit.credential_source import SecretSource, account_digest
+from chalicelib.providers.kit.http import Http
+from chalicelib.providers.kit.node_identity import nodes as cluster_nodes
+from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.services import KubeLists, OneTimeRequests
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:

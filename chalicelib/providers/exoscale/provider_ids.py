@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import RemovalTarget
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.node_identity import Identity, N
+from chalicelib.providers.kit.errors import InvalidRequest
+from chalicelib.providers.kit.node_identity import Identity, N
 
 NODEPOOL_LABEL = "node.exoscale.net/nodepool-id"
 """What a Nodepool's kubelets write on their nodes."""

@@ -31,8 +31,13 @@ import msgspec
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
-from chalicelib.providers import sized_group
-from chalicelib.providers.errors import (
+from chalicelib.providers.exoscale.api import ExoscaleApi
+from chalicelib.providers.exoscale.decoding import Quota, Work
+from chalicelib.providers.exoscale.error_mapping import work_error
+from chalicelib.providers.exoscale.provider_ids import is_id
+from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
+from chalicelib.providers.kit import sized_group
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -40,14 +45,9 @@ from chalicelib.providers.errors import (
     QuotaExceeded,
     Unknown,
 )
-from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.decoding import Quota, Work
-from chalicelib.providers.exoscale.error_mapping import work_error
-from chalicelib.providers.exoscale.provider_ids import is_id
-from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
-from chalicelib.providers.node_identity import Seen
-from chalicelib.providers.services import OneTimeRequests
-from chalicelib.providers.sized_group import Polls, check_sizes
+from chalicelib.providers.kit.node_identity import Seen
+from chalicelib.providers.kit.services import OneTimeRequests
+from chalicelib.providers.kit.sized_group import Polls, check_sizes
 
 WORK = "work"  # key of an operation's data: the vendor's operation
 FOLLOWING = Polls("follow", first=3.0, growth=1.5, longest=60.0)  # as in the vendor's own clients

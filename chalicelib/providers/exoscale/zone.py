@@ -20,7 +20,6 @@ import msgspec
 
 from chalicelib.model.group import InstanceState
 from chalicelib.policy.vendors.exoscale import ExoscaleSettings
-from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import (
     NO_SIZE,
@@ -31,6 +30,7 @@ from chalicelib.providers.exoscale.decoding import (
 )
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, is_id
+from chalicelib.providers.kit.errors import NotFound, ProviderError, Throttled, Unauthorized
 
 T = TypeVar("T")
 

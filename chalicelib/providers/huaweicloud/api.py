@@ -15,9 +15,6 @@ from itertools import count
 
 import msgspec
 
-from chalicelib.providers.credential_source import digest
-from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
-from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.models import (
     CHINESE_BSS,
@@ -28,8 +25,11 @@ from chalicelib.providers.huaweicloud.models import (
     NodePool,
 )
 from chalicelib.providers.huaweicloud.provider_ids import checked, is_job
-from chalicelib.providers.price_reader import PriceReader, VendorPrice
-from chalicelib.providers.services import Cache, OneTimeRequests, TtlCache
+from chalicelib.providers.kit.credential_source import digest
+from chalicelib.providers.kit.errors import InvalidRequest, NotFound, Unknown
+from chalicelib.providers.kit.http import Http, VendorRequest, VendorResponse
+from chalicelib.providers.kit.price_reader import PriceReader, VendorPrice
+from chalicelib.providers.kit.services import Cache, OneTimeRequests, TtlCache
 
 MOST = 100_000  # nodes; a larger total is an error
 _LONGEST_NAME = 128
@@ -147,7 +147,7 @@ class CceApi:
         self._flavors: dict[str, Mapping[str, Flavor]] = {}
 
     def expect(self, calls: int) -> None:
-        """Announce the number of CCE calls that will follow (rate_limit.py). Sends nothing."""
+        """Announce the number of CCE calls that will follow (kit/rate_limit.py). Sends nothing."""
         self._cce.announce_calls(calls)
 
     # -- reads

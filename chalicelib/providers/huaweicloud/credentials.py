@@ -33,25 +33,25 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
-from chalicelib.providers.access_keys import (
+from chalicelib.providers.huaweicloud.decoding import body_of
+from chalicelib.providers.huaweicloud.provider_ids import is_project
+from chalicelib.providers.kit.access_keys import (
     AccessKey,
     SecretFormat,
     TemporaryKeys,
     name_value_lines,
     secret_fields,
 )
-from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.credential_source import SecretSource, digest
+from chalicelib.providers.kit.errors import (
     InvalidRequest,
     ProviderError,
     Throttled,
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.http import Http, VendorRequest
-from chalicelib.providers.huaweicloud.decoding import body_of
-from chalicelib.providers.huaweicloud.provider_ids import is_project
-from chalicelib.providers.services import Cache, TtlCache
+from chalicelib.providers.kit.http import Http, VendorRequest
+from chalicelib.providers.kit.services import Cache, TtlCache
 
 
 class CceCredential(AccessKey, frozen=True):
@@ -299,7 +299,7 @@ def granted(http: Http, root: str, agency: Agency, now: float) -> CceCredential:
 
 class Projects:
     """The project of a region: looked up by its name, cached for a day. key: as for
-    the cache (services.py)."""
+    the cache (kit/services.py)."""
 
     def __init__(
         self,

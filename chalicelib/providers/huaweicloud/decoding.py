@@ -26,8 +26,6 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import parse_time
-from chalicelib.providers.errors import Transient, Unknown
-from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud.models import (
     DEFAULT_GROUP,
     DEFAULT_POOL,
@@ -44,7 +42,9 @@ from chalicelib.providers.huaweicloud.models import (
     is_spot,
 )
 from chalicelib.providers.huaweicloud.provider_ids import is_id, is_job
-from chalicelib.providers.price_reader import currency_code, price_of
+from chalicelib.providers.kit.errors import Transient, Unknown
+from chalicelib.providers.kit.http import VendorResponse
+from chalicelib.providers.kit.price_reader import currency_code, price_of
 
 T = TypeVar("T")
 Object = dict[str, Any]

@@ -28,13 +28,6 @@ import msgspec
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.providers.errors import (
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    ProviderError,
-    Unauthorized,
-)
 from chalicelib.providers.huaweicloud.models import (
     CceNode,
     has_servers,
@@ -60,9 +53,16 @@ from chalicelib.providers.huaweicloud.scale_up import (
     nodes_of_group,
     read_again,
 )
-from chalicelib.providers.node_identity import Identity, Seen
-from chalicelib.providers.services import UNANSWERED
-from chalicelib.providers.sized_group import (
+from chalicelib.providers.kit.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Unauthorized,
+)
+from chalicelib.providers.kit.node_identity import Identity, Seen
+from chalicelib.providers.kit.services import UNANSWERED
+from chalicelib.providers.kit.sized_group import (
     Polls,
     Targets,
     changed_size,

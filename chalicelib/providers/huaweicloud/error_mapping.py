@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -24,7 +24,7 @@ from chalicelib.providers.errors import (
     Unknown,
     class_for,
 )
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.http import VendorResponse
 
 LOCKED = "CCE.01429002"  # another request is changing the pool
 SKEWED = "APIGW.0303"  # a signature's time differs too much from the vendor's clock

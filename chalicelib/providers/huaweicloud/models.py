@@ -16,8 +16,8 @@ import msgspec
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import SCALE_DOWN_DISABLED
-from chalicelib.model.vendor_hosts import CCE_REGIONS
-from chalicelib.providers.errors import (
+from chalicelib.policy.vendor_hosts import CCE_REGIONS
+from chalicelib.providers.kit.errors import (
     InstallFailed,
     InvalidRequest,
     OutOfStock,

@@ -32,8 +32,6 @@ from chalicelib.model.group import (
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceBounds, CceSettings
-from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import InstallFailed, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.models import (
     DEFAULT_GROUP,
@@ -67,8 +65,10 @@ from chalicelib.providers.huaweicloud.provider_ids import (
     is_zone,
     placeholder,
 )
-from chalicelib.providers.price_reader import with_price
-from chalicelib.providers.services import TtlCache
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import InstallFailed, ProviderError, Throttled, Unauthorized
+from chalicelib.providers.kit.price_reader import with_price
+from chalicelib.providers.kit.services import TtlCache
 
 _LISTS = 2
 MOST_PLACEHOLDERS = 1000

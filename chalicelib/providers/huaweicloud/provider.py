@@ -9,10 +9,6 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
-from chalicelib.providers import price_reader
-from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
-from chalicelib.providers.credential_source import SecretSource, account_digest
-from chalicelib.providers.http import LIMITS, Http, Limits
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import (
@@ -40,9 +36,13 @@ from chalicelib.providers.huaweicloud.scale_up import (
     poll_growth,
     scale_up,
 )
-from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.services import KubeLists, TtlCache
+from chalicelib.providers.kit import price_reader
+from chalicelib.providers.kit.base import BaseProvider, Connection, Observation, change, question
+from chalicelib.providers.kit.credential_source import SecretSource, account_digest
+from chalicelib.providers.kit.http import LIMITS, Http, Limits
+from chalicelib.providers.kit.node_identity import nodes as cluster_nodes
+from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.services import KubeLists, TtlCache
 
 
 def open_api(

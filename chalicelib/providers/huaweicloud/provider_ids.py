@@ -14,9 +14,9 @@ from typing import Generic
 
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.operation import RemovalTarget
-from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.huaweicloud.models import CceNode, NodePool, ScaleGroup, is_leaving
-from chalicelib.providers.node_identity import Identity, N
+from chalicelib.providers.kit.errors import InvalidRequest
+from chalicelib.providers.kit.node_identity import Identity, N
 
 ANY_ZONE = "random"
 """The AZ of a group for each of whose nodes CCE chooses one."""
@@ -52,7 +52,7 @@ def checked(text: str, what: str) -> str:
 class CceGroupNames(Generic[N]):
     """The cluster's nodes by CCE node. An id decides; if it is not one of CCE's, addresses and
     names do. A node that matches two CCE nodes is matched to neither, and a CCE node that two nodes
-    claim has no known node (providers/node_identity.py): a kubelet can write any providerID and
+    claim has no known node (providers/kit/node_identity.py): a kubelet can write any providerID and
     cannot choose its node's name."""
 
     def __init__(self, nodes: Iterable[N], machines: Iterable[CceNode]) -> None:

@@ -38,15 +38,6 @@ import msgspec
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.providers.errors import (
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    OutOfStock,
-    ProviderError,
-    Unauthorized,
-    Unknown,
-)
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.models import (
     ERROR,
@@ -68,8 +59,17 @@ from chalicelib.providers.huaweicloud.node_groups import (
     total_of,
 )
 from chalicelib.providers.huaweicloud.provider_ids import group_of, is_zone, split
-from chalicelib.providers.node_identity import Seen
-from chalicelib.providers.sized_group import LOOKS, Polls, check_sizes, counted, other_size
+from chalicelib.providers.kit.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    OutOfStock,
+    ProviderError,
+    Unauthorized,
+    Unknown,
+)
+from chalicelib.providers.kit.node_identity import Seen
+from chalicelib.providers.kit.sized_group import LOOKS, Polls, check_sizes, counted, other_size
 
 SENT = "sent"  # key of an operation's data: a request was accepted
 FOLLOWING = Polls("follow", first=5.0, growth=1.5, longest=60.0)

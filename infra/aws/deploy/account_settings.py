@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.policy_permissions import IN_LAMBDA, deployment_of, published
 from chalicelib.model.resource_names import queue_name, state_table_of
+from chalicelib.runtime.messages import PROVIDERS
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
 from chalicelib.store.tables import policy_table_of, time_to_live

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chalicelib.dispatch.senders import RECONCILE_LARGE
+from chalicelib.cluster.watcher_post import WATCHED
 from chalicelib.model.resource_names import queue_name, secret_prefix, state_table_of
-from chalicelib.model.watcher_post import WATCHED
+from chalicelib.runtime.senders import RECONCILE_LARGE
 from chalicelib.store.tables import policy_table_of
 from infra.aws.deploy.chalice_resources import Graph, Role
 from infra.aws.deploy.foundation import decisions_bucket, lists_bucket

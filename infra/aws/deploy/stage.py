@@ -22,7 +22,7 @@ from chalicelib.model.resource_names import prefix_for
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = Path(".chalice") / "config.json"
 PASS_CONCURRENCY = "OUTSCALER_PASS_CONCURRENCY"
-"""Read by chalicelib/handlers/reconcile.py where Chalice packages it."""
+"""Read by chalicelib/functions/reconcile.py where Chalice packages it."""
 
 _HERE = str(CONFIG)
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.resource_names import state_table_of
+from chalicelib.runtime.messages import PROVIDERS
 from chalicelib.store import Store
 from infra.aws.deploy import (
     account_settings,

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.runtime.messages import PROVIDERS
 from infra.aws.deploy.stage import Stage
 
 _MOST = 1_000_000  # characters of a policy that are read; a policy of that size is rejected anyway

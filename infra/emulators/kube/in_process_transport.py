@@ -16,8 +16,8 @@ import requests
 from requests import exceptions
 from requests.structures import CaseInsensitiveDict
 
-from chalicelib.kube.credentials import KubeCredential
-from chalicelib.kube.transport import KubeConnection, open_connection
+from chalicelib.cluster.credentials import KubeCredential
+from chalicelib.cluster.transport import KubeConnection, open_connection
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.server import ApiServer
@@ -100,7 +100,7 @@ def _closed() -> requests.RequestException:
 
 
 class _Session(requests.Session):
-    """A session with only the method that kube/transport.py calls, and close."""
+    """A session with only the method that cluster/transport.py calls, and close."""
 
     def __init__(self, line: DirectLine) -> None:
         # does not call the base class, whose connection pools cost more than the exchanges

@@ -138,9 +138,9 @@ def _entered(
 ) -> Callable[[Any, Any], Any]:
     """Return the handler, after installing a runtime from the environment with the shared clock.
     The order matters: the handler's module requests the runtime while it is imported."""
-    from chalicelib.dispatch.senders import RECONCILE_LARGE, LargeFunction, SqsSender
-    from chalicelib.reconciler.lease_renewal import in_thread
+    from chalicelib.passes.lease_renewal import in_thread
     from chalicelib.runtime.runtime import from_environment, install
+    from chalicelib.runtime.senders import RECONCILE_LARGE, LargeFunction, SqsSender
 
     made = from_environment(os.environ, clock)
     urls = {

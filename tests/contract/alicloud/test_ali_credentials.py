@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.alicloud.credentials import of_this_process
-from chalicelib.providers.errors import ProviderError, Unauthorized
+from chalicelib.providers.kit.errors import ProviderError, Unauthorized
 from infra.emulators.alicloud.iam import Role
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.alicloud.fixtures import seen

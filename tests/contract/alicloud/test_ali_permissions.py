@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chalicelib.command.doctor.finding import DoctorContext
-from chalicelib.command.doctor.vendor_checks import check_permissions
+from chalicelib.cli.doctor.finding import DoctorContext
+from chalicelib.cli.doctor.vendor_checks import check_permissions
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Policy as OutscalerPolicy
 from chalicelib.providers.alicloud.credentials import of_this_process
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.kit.errors import Unauthorized
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
 from infra.emulators.alicloud.iam import Policy, Role, read_policy
 from infra.emulators.alicloud.models import NO_STOCK, AlicloudDurations

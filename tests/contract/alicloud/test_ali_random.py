@@ -14,7 +14,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, Throttled, Transient
+from chalicelib.providers.kit.errors import Conflict, Throttled, Transient
 from infra.emulators.alicloud.iam import read_policy
 from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault

@@ -11,7 +11,7 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.errors import ProviderError, Transient
+from chalicelib.providers.kit.errors import ProviderError, Transient
 from infra.emulators.alicloud.dispatcher import AlicloudDispatcher
 from infra.emulators.alicloud.serializers import older
 from infra.emulators.vendor_common.fault_injection import VendorFault

@@ -12,7 +12,7 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import Conflict, Throttled
+from chalicelib.providers.kit.errors import Conflict, Throttled
 from infra.emulators.alicloud.models import (
     NO_STOCK,
     QUOTA,

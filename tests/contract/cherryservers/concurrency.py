@@ -16,7 +16,7 @@ from typing import Any
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.cherryservers.models import (
     NEVER_JOINS,
     NO_CREDIT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from tests.contract.provider_fixtures.cherryservers import CherryBench
 from tests.operations import ask, new_operation
 

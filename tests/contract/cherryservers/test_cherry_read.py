@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.providers.errors import NotFound, ProviderError, Transient
+from chalicelib.providers.kit.errors import NotFound, ProviderError, Transient
 from infra.emulators.cherryservers.attached_account import CherryRegistrationOptions
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.fixtures import seen

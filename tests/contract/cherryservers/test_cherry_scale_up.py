@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import Throttled
+from chalicelib.providers.kit.errors import Throttled
 from infra.emulators.cherryservers.attached_account import TOKEN_ID, TOKEN_SECRET
 from infra.emulators.cherryservers.models import (
     NO_STOCK,

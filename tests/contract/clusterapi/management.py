@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess
-from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.registry import build
 from infra.emulators.controllers.capi.controller import ClusterApi
 from infra.emulators.controllers.clock import ManualClock

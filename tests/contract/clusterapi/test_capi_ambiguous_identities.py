@@ -15,7 +15,7 @@ import pytest
 from chalicelib.model.group import Instance
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.base import Observation
+from chalicelib.providers.kit.base import Observation
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, machine, node, pool, pool_node
 

@@ -20,7 +20,7 @@ from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.policy import Options
 from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.aws_faults import FunctionKilled
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi.fields import CLUSTER_NAME, DELETE_MACHINE, PAUSED, marks

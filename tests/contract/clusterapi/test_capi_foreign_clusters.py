@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import pytest
 
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.connect import connect
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.providers.base import Connection, Observation, Provider
 from chalicelib.providers.clusterapi.scale_up import MAY_LOWER_FOR
-from chalicelib.providers.errors import InvalidRequest, Transient
+from chalicelib.providers.kit.base import Connection, Observation, Provider
+from chalicelib.providers.kit.errors import InvalidRequest, Transient
+from chalicelib.providers.kit.services import ProviderServices
 from chalicelib.providers.registry import build
-from chalicelib.providers.services import ProviderServices
 from tests.contract.clusterapi.management import Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import (
     GROUP,

@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Succeeded
-from chalicelib.providers.errors import Conflict, ProviderError
+from chalicelib.providers.kit.errors import Conflict, ProviderError
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import bounds
 

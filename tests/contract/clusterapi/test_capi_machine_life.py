@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.providers.base import NodeRestarter
+from chalicelib.providers.kit.base import NodeRestarter
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.kubelet import Kubelets

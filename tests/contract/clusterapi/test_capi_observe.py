@@ -13,7 +13,7 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
+from chalicelib.providers.kit.errors import InvalidRequest, Transient, Unauthorized
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds
 from infra.emulators.kube.api import ApiLoggedRequest

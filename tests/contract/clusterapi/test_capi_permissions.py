@@ -11,7 +11,7 @@ import yaml
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.server import ApiServer
 from tests.contract.clusterapi.management import Management, fill, management, operation

@@ -8,8 +8,8 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.base import Provider
-from chalicelib.providers.errors import Transient
+from chalicelib.providers.kit.base import Provider
+from chalicelib.providers.kit.errors import Transient
 from tests.contract.clusterapi.management import NOW, Management, finalized, management, operation
 from tests.contract.clusterapi.objects import GROUP, MARK, bounds, node, pool, pool_machine
 

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.clusterapi.scale_up import MAY_LOWER_FOR
-from chalicelib.providers.errors import Conflict, Transient
+from chalicelib.providers.kit.errors import Conflict, Transient
 from tests.contract.clusterapi.management import (
     PLURALS,
     Management,

@@ -8,9 +8,9 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.base import Provider
 from chalicelib.providers.clusterapi.models import FORGOTTEN_AFTER
-from chalicelib.providers.errors import Conflict, Transient, Unauthorized
+from chalicelib.providers.kit.base import Provider
+from chalicelib.providers.kit.errors import Conflict, Transient, Unauthorized
 from infra.emulators.kube.request import Response, answer
 from tests.contract.clusterapi.management import (
     NOW,
@@ -20,13 +20,7 @@ from tests.contract.clusterapi.management import (
     management,
     operation,
 )
-from tests.contract.clusterapi.objects import (
-    bounds,
-    deployment,
-    machine,
-    machine_set,
-    owner,
-)
+from tests.contract.clusterapi.objects import bounds, deployment, machine, machine_set, owner
 
 SCALE = "machinedeployments/md-0/scale"
 

@@ -13,7 +13,7 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.models import FORGOTTEN_AFTER, CapiAnnotations
-from chalicelib.providers.errors import Conflict, Throttled, Transient
+from chalicelib.providers.kit.errors import Conflict, Throttled, Transient
 from tests.contract.clusterapi.management import Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import (
     bounds,

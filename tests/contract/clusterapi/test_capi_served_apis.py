@@ -9,7 +9,7 @@ import yaml
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import InvalidRequest, Transient
+from chalicelib.providers.kit.errors import InvalidRequest, Transient
 from infra.emulators.kube import crds
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP

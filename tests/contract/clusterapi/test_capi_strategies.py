@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, ProviderError
+from chalicelib.providers.kit.errors import Conflict, ProviderError
 from infra.emulators.controllers import objects
 from tests.contract.clusterapi.management import Management, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, deployment, machine, machine_set

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.errors import InvalidRequest, ProviderError
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.errors import InvalidRequest, ProviderError
+from chalicelib.providers.kit.services import ProviderServices
 from chalicelib.providers.registry import build, providers
-from chalicelib.providers.services import ProviderServices
 from infra.emulators.kube.auth import RbacRule
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, node

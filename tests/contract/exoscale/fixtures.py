@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
-from chalicelib.providers.errors import Conflict, Throttled, Transient
+from chalicelib.providers.kit.errors import Conflict, Throttled, Transient
 from chalicelib.store.vendor_calls import SharedCache
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.exoscale.account import Zone

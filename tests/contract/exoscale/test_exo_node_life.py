@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.base import NodeRestarter
-from chalicelib.providers.errors import Conflict, ProviderError, Transient, Unauthorized
+from chalicelib.providers.kit.base import NodeRestarter
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Transient, Unauthorized
 from infra.emulators.exoscale.account import example_id
 from infra.emulators.exoscale.models import Ending, ExoscaleDurations
 from infra.emulators.exoscale.server import OPERATIONS

@@ -18,7 +18,7 @@ import pytest
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.providers.errors import ProviderError, Unauthorized
+from chalicelib.providers.kit.errors import ProviderError, Unauthorized
 from infra.emulators.exoscale.models import UNAVAILABLE
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from tests.contract.exoscale.fixtures import drive, order, seen

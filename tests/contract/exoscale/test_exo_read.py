@@ -8,7 +8,7 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.kit.errors import Unauthorized
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.fixtures import drive, order, seen, shared_cache
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench

@@ -12,7 +12,7 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled
 from infra.emulators.exoscale.models import (
     NOT_STARTING,
     UNAVAILABLE,

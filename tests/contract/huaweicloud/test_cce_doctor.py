@@ -4,11 +4,11 @@ scale request can empty one.
 
 from __future__ import annotations
 
-from chalicelib.command.doctor.finding import DoctorContext
-from chalicelib.command.doctor.registry import CHECKS, examine
+from chalicelib.cli.doctor.finding import DoctorContext
+from chalicelib.cli.doctor.registry import CHECKS, examine
+from chalicelib.cluster.node_groups import read_node_groups
 from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.node_groups import read_node_groups
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 NOW = 1_800_000_000.0

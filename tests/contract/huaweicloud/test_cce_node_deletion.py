@@ -10,7 +10,7 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.providers.errors import Conflict, ProviderError
+from chalicelib.providers.kit.errors import Conflict, ProviderError
 from infra.emulators.huaweicloud.models import NOT_INSTALLED, SOLD_OUT
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.huaweicloud.fixtures import drive, order, scalings, seen, shared_cache, tried

@@ -17,7 +17,7 @@ import pytest
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.providers.errors import ProviderError, Unauthorized
+from chalicelib.providers.kit.errors import ProviderError, Unauthorized
 from infra.emulators.huaweicloud.models import DELETING
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from tests.contract.huaweicloud.fixtures import carried, drive, order, seen

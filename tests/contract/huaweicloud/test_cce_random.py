@@ -15,7 +15,7 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Succeeded
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, CceDurations
 from infra.emulators.huaweicloud.mutations import CceMutations

@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import Node
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.huaweicloud import simulation
 from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, SOLD_OUT, CceProvisioningFate
 from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions

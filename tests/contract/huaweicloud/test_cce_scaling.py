@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.huaweicloud.models import DEFAULT, SOLD_OUT, CcePool, ScaleGroup
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import Answer, Incoming

@@ -12,10 +12,11 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.kube import errors
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
-from chalicelib.kube.objects import (
+from chalicelib.cluster import errors
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
+from chalicelib.cluster.live_cluster import read_live_cluster
+from chalicelib.cluster.objects import (
     Accepted,
     Blocked,
     PodGone,
@@ -29,7 +30,6 @@ from chalicelib.kube.objects import (
 )
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.kube.auth import RbacRule, User, granted
 from infra.emulators.kube.disruption import reconcile_budgets
 from infra.emulators.kube.faults import KubeFault

@@ -12,13 +12,13 @@ from typing import Any
 import kubernetes
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
+from chalicelib.cluster.live_cluster import read_live_cluster
+from chalicelib.journal.events import Event
+from chalicelib.journal.recorder import ClusterWriter
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.scaling_rules import RuleObject
-from chalicelib.record.events import Event
-from chalicelib.record.recorder import ClusterWriter
-from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW, filled_store

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.kube.connect import connect
-from chalicelib.kube.errors import NotFound
+from chalicelib.cluster.connect import connect
+from chalicelib.cluster.errors import NotFound
+from chalicelib.journal.carry_over import PublishedStatus
+from chalicelib.journal.recorder import ClusterWriter
+from chalicelib.journal.status_configmap import KEY, publish
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import KubernetesAccess, Options
-from chalicelib.record.carry_over import PublishedStatus
-from chalicelib.record.recorder import ClusterWriter
-from chalicelib.record.status_configmap import KEY, publish
 from infra.emulators.kube.auth import MASTERS, User
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.errors import NotFound, Unavailable
-from chalicelib.kube.list_page import TypedList, TypedPage, typed_page
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.errors import NotFound, Unavailable
+from chalicelib.cluster.list_page import TypedList, TypedPage, typed_page
+from chalicelib.cluster.live_cluster import KeptLists, ReadResult, read_live_cluster
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
 from tests.property.cluster_history import UNTIL_ENDED
 from tests.reference_data import SHARED, needs_shared
 

@@ -12,8 +12,8 @@ from typing import Self
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
-from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Cache, NullCache, ProviderServices
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.services import Cache, NullCache, ProviderServices
 from infra.emulators.alicloud.account import REGION, AlicloudCloud
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
 from infra.emulators.alicloud.models import (

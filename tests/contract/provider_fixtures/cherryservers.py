@@ -10,16 +10,16 @@ from typing import Self, cast
 
 import msgspec
 
+from chalicelib.cluster import api_types
+from chalicelib.cluster.node_decoding import node_from_wire
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.timestamps import format_time
 from chalicelib.providers import registry
-from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.cherryservers.pool_definition import fingerprint
 from chalicelib.providers.cherryservers.provider import CherryServers
-from chalicelib.providers.services import ProviderServices, RateLimit, RateLimiter
-from chalicelib.snapshot import api_types
-from chalicelib.snapshot.node_decoding import node_from_wire
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.services import ProviderServices, RateLimit, RateLimiter
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cherryservers.account import CherryCloud
 from infra.emulators.cherryservers.attached_account import (

@@ -17,14 +17,14 @@ from typing import Self
 
 import yaml
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
-from chalicelib.kube.transport import Dial, open_connection
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
+from chalicelib.cluster.transport import Dial, open_connection
 from chalicelib.model.node import Node
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.services import ProviderServices
 from chalicelib.providers.registry import build
-from chalicelib.providers.services import ProviderServices
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.capi.controller import ClusterApi
 from infra.emulators.controllers.capi.machines import FAULTS

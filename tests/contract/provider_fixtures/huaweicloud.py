@@ -11,8 +11,8 @@ from typing import Self
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
-from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Cache, ProviderServices, RateLimiter
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.services import Cache, ProviderServices, RateLimiter
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock

@@ -10,8 +10,8 @@ from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
-from chalicelib.providers.base import Observation, Provider
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.base import Observation, Provider
+from chalicelib.providers.kit.errors import (
     Conflict,
     NotFound,
     ProviderError,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from chalicelib.cluster import api_types
+from chalicelib.cluster.node_decoding import node_from_wire
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import format_time
-from chalicelib.snapshot import api_types
-from chalicelib.snapshot.node_decoding import node_from_wire
 from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.kube.objects import KubeObject
 

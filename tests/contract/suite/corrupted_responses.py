@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.providers.base import Observation
-from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
+from chalicelib.providers.kit.base import Observation
 from tests.property.corrupted_objects import HOSTILE, spoil
 
 Lists = Callable[[list[Any]], Iterator[list[Any]]]

@@ -14,8 +14,8 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
-from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.aws_faults import FunctionKilled
 from infra.emulators.fake_cluster import InMemoryCluster
 from tests.contract.suite.provider_fixture import NodeLifeFixture, ProviderFixture

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Protocol, Self
 
 from chalicelib.model.node import Node
-from chalicelib.providers.base import Provider
+from chalicelib.providers.kit.base import Provider
 
 
 class Trouble(StrEnum):

@@ -16,7 +16,7 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
-from chalicelib.providers.base import NodeRestarter, Observation, Provider
+from chalicelib.providers.kit.base import NodeRestarter, Observation, Provider
 
 T = TypeVar("T")
 # most values; none of our objects is below them

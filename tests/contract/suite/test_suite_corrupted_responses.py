@@ -17,7 +17,7 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.node import Node
-from chalicelib.providers.base import Observation
+from chalicelib.providers.kit.base import Observation
 from infra.emulators.vendor_common.server import unchanged
 from tests.contract.suite.conftest import BENCHES
 from tests.contract.suite.corrupted_responses import KINDS, Spoiler, planned, problems

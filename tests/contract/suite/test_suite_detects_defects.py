@@ -12,8 +12,8 @@ import pytest
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome, Succeeded
-from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import ProviderError, Transient, Unknown
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import ProviderError, Transient, Unknown
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.contract.provider_fixtures.memory import SECRETS, MemoryBench
 from tests.contract.suite import test_suite_failing_calls as failing_calls

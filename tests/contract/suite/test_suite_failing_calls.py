@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import ProviderError, Throttled
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import ProviderError, Throttled
 from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Trouble
 from tests.contract.suite.recording_provider import RecordingProvider

@@ -10,11 +10,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from chalicelib.cluster.node_groups import read_node_groups
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed
-from chalicelib.providers.errors import ProviderError
-from chalicelib.snapshot.node_groups import read_node_groups
+from chalicelib.providers.kit.errors import ProviderError
 from tests.contract.suite.kubelets import Kubelets, Word
 from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.passes import Passes

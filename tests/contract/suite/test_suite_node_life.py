@@ -13,8 +13,8 @@ from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.providers.base import NodeRestarter
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.base import NodeRestarter
+from chalicelib.providers.kit.errors import ProviderError
 from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Trouble
 

@@ -12,8 +12,8 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.base import OneChangeAtATime
-from chalicelib.providers.errors import Conflict, ProviderError, Transient
+from chalicelib.providers.kit.base import OneChangeAtATime
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Transient
 from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
 

@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.errors import ProviderError, Unauthorized
+from chalicelib.providers.kit.errors import ProviderError, Unauthorized
 from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.recording_provider import RecordingProvider
 

@@ -17,14 +17,14 @@ from contextvars import Context
 from functools import partial
 from typing import Any
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.connect import connect
 from chalicelib.model.group import Instance
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.policy import Policy
 from chalicelib.operations.runner import handle
-from chalicelib.providers.base import Provider
+from chalicelib.providers.kit.base import Provider
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
 from infra.aws.resources import QUEUES
@@ -75,7 +75,7 @@ class OperationHarness:
         self.sent: list[tuple[float, int, str, bytes]] = []
         self.watches: list[tuple[float, int, str, bytes]] = []
         self.wakes: list[dict[str, Any]] = []
-        #: Scheduled messages: those that look after a pass (reconciler/pass_messages.py).
+        #: Scheduled messages: those that look after a pass (passes/pass_messages.py).
         self.pass_watches: list[dict[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
         self.checkpoints: list[str] = []

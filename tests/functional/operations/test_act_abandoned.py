@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.errors import Unavailable
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.errors import Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.policy import Policy

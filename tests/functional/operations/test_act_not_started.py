@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
-from chalicelib.providers import errors
+from chalicelib.providers.kit import errors
 from tests.functional.operations.harness import START, OperationHarness
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
-from chalicelib.providers.errors import OutOfStock
+from chalicelib.providers.kit.errors import OutOfStock
 from infra.emulators.fake_provider import Purchase
 from tests.functional.operations.harness import OperationHarness
 

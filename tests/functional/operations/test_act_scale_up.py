@@ -7,8 +7,8 @@ from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.policy import Policy
 from chalicelib.net.time_limit import time_left
 from chalicelib.operations.runner import BUDGET, REPORTED, STEP
-from chalicelib.providers import errors
-from chalicelib.providers.base import Provider
+from chalicelib.providers.kit import errors
+from chalicelib.providers.kit.base import Provider
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.functional.operations.harness import POLICY, START, OperationHarness
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.group import InstanceError
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind, OperationState
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from tests.functional.operations.harness import POLICY, OperationHarness
 
 ROOM = {"cpu": 2000, "memory": 8 * 2**30, "pods": 110}

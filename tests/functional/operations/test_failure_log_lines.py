@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import ActMessage, ReconcileMessage, encode
-from chalicelib.handlers import read_api
-from chalicelib.handlers.lambda_entry import each_record
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.connect import connect
+from chalicelib.functions import read_api
+from chalicelib.functions.lambda_entry import each_record
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.operations import runner
-from chalicelib.reconciler import reconciler, taint_writer
+from chalicelib.passes import reconciler, taint_writer
 from chalicelib.runtime.log import logger
+from chalicelib.runtime.messages import ActMessage, ReconcileMessage, encode
 from chalicelib.runtime.runtime import Runtime, install
 from infra.emulators.aws_faults import AwsFaults, busy
 from tests.functional.operations.harness import OperationHarness

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from chalicelib.dispatch.messages import Cause, ReconcileMessage, decode_reconcile, encode
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import Cause, ReconcileMessage, decode_reconcile, encode
 from chalicelib.runtime.wakeup import request_reconcile
 from tests.functional.operations.harness import OperationHarness
 

@@ -10,11 +10,11 @@ import logging
 import msgspec
 import pytest
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.dispatch.senders import NotSent
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.operation import OperationKind, OperationState
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
+from chalicelib.runtime.senders import NotSent
 from tests.functional.operations.harness import OperationHarness
 
 OBSERVED = "reconcile:observed"

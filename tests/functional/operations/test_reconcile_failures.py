@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.main import main
-from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.handlers import read_api
-from chalicelib.kube.errors import ClusterError, Unavailable
+from chalicelib.cli.main import main
+from chalicelib.cluster.errors import ClusterError, Unavailable
+from chalicelib.functions import read_api
 from chalicelib.model.timestamps import format_time
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from tests.functional.operations.harness import START, OperationHarness
 
 

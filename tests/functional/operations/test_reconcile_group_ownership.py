@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.node import Node
-from chalicelib.providers.base import Observation
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.reconciler import handle
+from chalicelib.providers.kit.base import Observation
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from chalicelib.store import Store
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.functional.operations.harness import OperationHarness

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.reconciler import scan_scheduler
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes import scan_scheduler
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from chalicelib.store.tables import GAUGES, HOURS, OVERVIEW
 from tests.functional.operations.harness import OperationHarness
 

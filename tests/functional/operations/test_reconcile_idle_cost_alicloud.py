@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
-from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.services import ProviderServices
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions
 from infra.emulators.cloud_account import LOOPBACK

@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
-from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.services import ProviderServices
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
 from tests.functional.operations.harness import OperationHarness

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.handlers.lambda_entry import each_record
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.functions.lambda_entry import each_record
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws_faults import AwsFaults, busy, lost_answer
 from tests.functional.operations.harness import OperationHarness

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.errors import OutscalerError
-from chalicelib.reconciler.lease_renewal import LEASE_FOR, RENEW_EVERY, HeldLease, in_thread
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.lease_renewal import LEASE_FOR, RENEW_EVERY, HeldLease, in_thread
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from chalicelib.store.errors import LeaseHeld, LeaseLost
 from infra.emulators.aws_faults import FunctionKilled, Life, Mortal
 from tests.functional.operations.harness import OperationHarness

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.kube.errors import Unavailable
+from chalicelib.cluster.errors import Unavailable
+from chalicelib.journal import carry_over
+from chalicelib.journal.carry_over import CarryOver
+from chalicelib.journal.journal import last_decision
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.operations import recording
-from chalicelib.providers.errors import Transient
-from chalicelib.reconciler import taint_writer
-from chalicelib.reconciler.reconciler import handle
-from chalicelib.record import carry_over
-from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.journal import last_decision
-from chalicelib.record.tables import group_rows, node_rows
+from chalicelib.passes import taint_writer
+from chalicelib.passes.reconciler import handle
+from chalicelib.providers.kit.errors import Transient
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.journal import GaugeRings
 from chalicelib.store.leases import LastPass
+from chalicelib.views.rows import group_rows, node_rows
 from infra.emulators.kube.faults import KubeFault
 from tests.functional.operations.harness import OperationHarness
 

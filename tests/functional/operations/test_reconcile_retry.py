@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.dispatch.senders import NotSent
-from chalicelib.handlers.lambda_entry import each_record
-from chalicelib.kube.errors import Unavailable
+from chalicelib.cluster.errors import Unavailable
+from chalicelib.functions.lambda_entry import each_record
 from chalicelib.model.errors import BadInput
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from chalicelib.runtime.runtime import install
+from chalicelib.runtime.senders import NotSent
 from infra.emulators.aws_faults import AwsFaults, busy
 from tests.functional.operations.harness import OperationHarness
 

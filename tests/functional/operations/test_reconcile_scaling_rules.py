@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from tests.functional.operations.harness import POLICY, OperationHarness
 from tests.functional.operations.test_reconcile_idle_cost import Costs
 

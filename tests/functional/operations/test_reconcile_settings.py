@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from tests.functional.operations.harness import POLICY, OperationHarness
 
 OBSERVED = "reconcile:observed"

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.node import DELETION_CANDIDATE
 from chalicelib.model.pause import Pause
-from chalicelib.reconciler import scan_scheduler
-from chalicelib.reconciler.reconciler import handle
+from chalicelib.passes import scan_scheduler
+from chalicelib.passes.reconciler import handle
+from chalicelib.runtime.messages import ReconcileMessage, encode
 from tests.functional.operations.harness import OperationHarness
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}

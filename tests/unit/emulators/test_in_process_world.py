@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.errors import NotFound, TooManyRequests, Unavailable
-from chalicelib.kube.transport import open_connection
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.errors import NotFound, TooManyRequests, Unavailable
+from chalicelib.cluster.transport import open_connection
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_faults import Strike, busy, lost_answer
@@ -119,7 +119,7 @@ def _cluster(world: LocalWorld) -> KubeClient:
 
 class _Login:
     def __init__(self, world: LocalWorld) -> None:
-        from chalicelib.kube.connect import from_kubeconfig
+        from chalicelib.cluster.connect import from_kubeconfig
 
         self._credential = from_kubeconfig(world.server.kubeconfig(), place="here")
 

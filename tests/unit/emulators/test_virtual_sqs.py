@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.dispatch.senders import NotSent
+from chalicelib.runtime.senders import NotSent
 from infra.emulators.aws import Queue
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.virtual_sqs import VirtualQueues, last, late, lost, twice

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.handlers.lambda_entry import event_source
+from chalicelib.functions.lambda_entry import event_source
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import deployment_of
 from chalicelib.model.resource_names import prefix_for, queue_name, secret_prefix, state_table

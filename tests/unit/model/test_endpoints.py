@@ -6,7 +6,13 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
-from chalicelib.model.vendor_hosts import CCE_REGIONS, METADATA, METADATA_SERVICE, mistakes, refused
+from chalicelib.policy.vendor_hosts import (
+    CCE_REGIONS,
+    METADATA,
+    METADATA_SERVICE,
+    mistakes,
+    refused,
+)
 from chalicelib.providers.alicloud.settings import Endpoints, Network
 from chalicelib.providers.alicloud.settings import Service as AliService
 from chalicelib.providers.huaweicloud.models import Service, url_of

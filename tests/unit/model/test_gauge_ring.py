@@ -11,7 +11,7 @@ import zlib
 import msgspec
 import pytest
 
-from chalicelib.model.gauge_ring import (
+from chalicelib.store.gauge_ring import (
     EVERY,
     HOUR,
     HOURS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.model.pass_footprint import KEPT, PassMemory, Reading, after, why_large
+from chalicelib.store.pass_footprint import KEPT, PassMemory, Reading, after, why_large
 from tests.cases import each_row
 
 NOW = 1_795_245_660.0

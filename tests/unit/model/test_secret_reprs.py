@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.kube import transport
-from chalicelib.kube.credentials import KubeCredential
+from chalicelib.cluster import transport
+from chalicelib.cluster.credentials import KubeCredential
 from chalicelib.model.secret import Secret
 from chalicelib.net.http_exchange import Reply, Request
-from chalicelib.providers import http
 from chalicelib.providers.alicloud import credentials as alicloud
 from chalicelib.providers.alicloud.credentials import Granted, StsAnswer
 from chalicelib.providers.cherryservers.decoding import CreateServer
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.exoscale import credentials as exoscale
 from chalicelib.providers.huaweicloud import credentials as huaweicloud
+from chalicelib.providers.kit import http
 from tests.cases import each_row
 
 HIDDEN = "hidden-word"

@@ -11,16 +11,16 @@ import math
 
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.credentials import KubeCredential
-from chalicelib.kube.errors import ClusterError
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.credentials import KubeCredential
+from chalicelib.cluster.errors import ClusterError
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.time_limit import time_left, time_limit
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.http import Http, VendorRequest
-from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.kit.errors import ProviderError
+from chalicelib.providers.kit.http import Http, VendorRequest
+from chalicelib.providers.kit.services import ProviderServices
 from infra.emulators.tcp_servers import ByteScript, endless
 
 STEP = 25.0

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.command.main import COMMANDS
+from chalicelib.cli.main import COMMANDS
+from chalicelib.journal.metrics import key
 from chalicelib.model.memory import (
     Backoff,
     BreakerState,
@@ -27,7 +28,6 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.notify.conditions import ClusterFacts, conditions, workload
-from chalicelib.record.metrics import key
 from chalicelib.store.leases import PassFailure, ScanState
 from tests.operations import new_operation
 

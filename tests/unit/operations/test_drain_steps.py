@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from chalicelib.kube import errors as kube
+from chalicelib.cluster import errors as kube
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.kube import errors as kube
+from chalicelib.cluster import errors as kube
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.providers import errors
+from chalicelib.providers.kit import errors
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.cases import each_row
 from tests.unit.operations.harness import OperationFixture, grow, make

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.kube import errors as kube
+from chalicelib.cluster import errors as kube
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.outcome import (
     ABANDONED,
@@ -26,7 +26,7 @@ from chalicelib.model.timeouts import (
 )
 from chalicelib.operations.runner import give_up
 from chalicelib.operations.step_context import Recheck
-from chalicelib.providers import errors
+from chalicelib.providers.kit import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, interrupted, remove
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.kube.connect import connect
-from chalicelib.kube.errors import NotFound, Unavailable
+from chalicelib.cluster.connect import connect
+from chalicelib.cluster.errors import NotFound, Unavailable
 from chalicelib.model.node import Taint
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.operations.kube_node_api import KubeNodes

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.kube import errors as kube
+from chalicelib.cluster import errors as kube
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk
 from chalicelib.model.node import TO_BE_DELETED, Condition, Taint
 from chalicelib.model.operation import SIGNAL, Operation
@@ -23,7 +23,7 @@ from chalicelib.model.outcome import (
 from chalicelib.model.policy import Options
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.operations.step_context import StepContext
-from chalicelib.providers import errors
+from chalicelib.providers.kit import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, interrupted
 

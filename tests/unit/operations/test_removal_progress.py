@@ -4,7 +4,7 @@ replaced before the taint.
 
 from __future__ import annotations
 
-from chalicelib.kube.errors import Unavailable
+from chalicelib.cluster.errors import Unavailable
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Succeeded

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.kube import errors as kube
+from chalicelib.cluster import errors as kube
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.step_context import Recheck
 from chalicelib.operations.waiting import MAX_TRIES
-from chalicelib.providers import errors
+from chalicelib.providers.kit import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove
 

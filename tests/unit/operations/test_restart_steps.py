@@ -15,7 +15,7 @@ from chalicelib.model.timeouts import STARTUP
 from chalicelib.operations.runner import give_up, run_step
 from chalicelib.operations.step_context import Recheck
 from chalicelib.operations.steps.restart_node import NOT_READY
-from chalicelib.providers import errors
+from chalicelib.providers.kit import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import OperationFixture, restart
 

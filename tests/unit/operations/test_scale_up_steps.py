@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, cast
 
-from chalicelib.kube.errors import Forbidden, Unavailable
+from chalicelib.cluster.errors import Forbidden, Unavailable
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import BROKEN, Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
@@ -12,8 +12,8 @@ from chalicelib.model.timeouts import PROVISION
 from chalicelib.operations.runner import give_up, run_step
 from chalicelib.operations.step_context import OWN
 from chalicelib.operations.steps.scale_up import ANNOUNCED, LATE, NOT_NEEDED
-from chalicelib.providers import errors
-from chalicelib.providers.base import Provider
+from chalicelib.providers.kit import errors
+from chalicelib.providers.kit.base import Provider
 from infra.emulators.fake_provider import Purchase
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, grow, make

@@ -9,10 +9,10 @@ import re
 
 import pytest
 
-from chalicelib.model.gauge_ring import EVERY, HOUR, GaugePoint
 from chalicelib.page import charts
 from chalicelib.page.assets import FOLDER, asset, assets
 from chalicelib.store import JournalEntry
+from chalicelib.store.gauge_ring import EVERY, HOUR, GaugePoint
 from infra.emulators.example_clusters import NOW
 
 

@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
+from chalicelib.journal.journal import plan_entry
+from chalicelib.journal.metrics import key
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.plan import (
     ConsolidationReport,
@@ -38,11 +40,9 @@ from chalicelib.page.render import (
     time_of,
 )
 from chalicelib.policy.load import digest
-from chalicelib.record.journal import plan_entry
-from chalicelib.record.metrics import key
-from chalicelib.record.views import exact
 from chalicelib.store import JournalEntry, Store
 from chalicelib.store.leases import PassFailure
+from chalicelib.views.cluster_view import exact
 from infra.emulators.aws_faults import AwsFaults, busy
 from infra.emulators.example_clusters import (
     ARM,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk, Memory
 from chalicelib.model.operation import (
     Operation,
@@ -22,6 +21,7 @@ from chalicelib.page.attention import Need, needs, status_of
 from chalicelib.page.cluster_data import ClusterDetails, details
 from chalicelib.page.views import tiles
 from chalicelib.store import Store
+from chalicelib.store.gauge_ring import GaugePoint
 from infra.emulators.example_clusters import ARM, BATCH, NOW, WEB, busy_plan, decided, overview
 from tests.source_trees import ROOT
 from tests.unit.page.test_pages import get, text, with_policy, words

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Node
@@ -25,7 +26,6 @@ from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from infra.emulators.controllers.scheduler.cluster_view import Surroundings
 from infra.emulators.controllers.scheduler.scheduler import schedule_once
 

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from chalicelib.plan.disruption.consolidation.programme import ConsolidationProblem, Proposal
+from chalicelib.plan.removal.consolidation.programme import ConsolidationProblem, Proposal
 from chalicelib.plan.tables import Bools, Ints
 
 

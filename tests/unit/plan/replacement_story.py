@@ -27,10 +27,10 @@ from chalicelib.model.policy import (
     Policy,
 )
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.budgets import Budgets
-from chalicelib.plan.disruption.consolidation.moves import JudgedMove
-from chalicelib.plan.disruption.replacements import Advance, advance
-from chalicelib.plan.disruption.simulate import SimulatedRemoval
+from chalicelib.plan.removal.consolidation.moves import JudgedMove
+from chalicelib.plan.removal.removal_limits import RemovalLimits
+from chalicelib.plan.removal.replacements import Advance, advance
+from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.simulation.cluster_builder import build as build_simulated
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
@@ -182,7 +182,7 @@ class Turn(msgspec.Struct):
     state: ClusterState
     judge: FakeJudge
     simulated: SimulatedCluster
-    budgets: Budgets
+    budgets: RemovalLimits
 
     @property
     def row(self) -> Replacement | None:
@@ -237,7 +237,7 @@ def turn(
     state = build_cluster_state(build.snapshot(), document, memory, now)
     simulated = build_simulated(state, (), ResourceColumns(state.snapshot.classes))
     chosen.state, chosen.simulated = state, simulated
-    budgets = Budgets(state, None, dict.fromkeys(grown, 1))
+    budgets = RemovalLimits(state, None, dict.fromkeys(grown, 1))
     proposals = [chosen.move(propose, COST, {"s": 1})] if propose else []
     result = advance(
         state,

@@ -12,9 +12,9 @@ from chalicelib.model.memory import BreakerState, Memory, NodeMemory
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.policy import DisruptionBudget, MaxDisruption, Mode, Options, Policy, Window
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.budgets import Budgets
-from chalicelib.plan.disruption.methods.unneeded import timer_reason
-from chalicelib.plan.disruption.simulate import SimulatedRemoval
+from chalicelib.plan.removal.methods.unneeded import timer_reason
+from chalicelib.plan.removal.removal_limits import RemovalLimits
+from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.operations import new_operation
@@ -137,7 +137,7 @@ class SelectionBuilderPool:
         wanted = [each for each in self.candidates if not only or each.node.name in only]
         timers = {each.node.name: NodeMemory(since, now) for each in wanted}
         world = self.world(memory, now=now, **more)
-        budgets = Budgets(world, hold)
+        budgets = RemovalLimits(world, hold)
         chosen, refused = budgets.draw(wanted, lambda each: timer_reason(each, timers, world))
         return Picked(tuple(chosen), refused, budgets.paused, budgets.breaker.after())
 

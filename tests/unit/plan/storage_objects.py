@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.tables import NodeTable, ResourceColumns
 from chalicelib.plan.volumes import Volumes
-from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 Json = dict[str, Any]
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.command.saved.saved_cluster import read
+from chalicelib.cli.saved.saved_cluster import read
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Succeeded

@@ -322,12 +322,12 @@ def test_cons_43_replacement_saves_a_tenth_of_what_it_replaces(
 
 
 def _files_entered(document: Policy) -> set[str]:
-    """The files of chalicelib/plan/disruption whose functions a pass calls."""
+    """The files of chalicelib/plan/removal whose functions a pass calls."""
     entered: set[str] = set()
 
     def record(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and "/plan/disruption/" in frame.f_code.co_filename:
-            entered.add(frame.f_code.co_filename.rpartition("/plan/disruption/")[2])
+        if event == "call" and "/plan/removal/" in frame.f_code.co_filename:
+            entered.add(frame.f_code.co_filename.rpartition("/plan/removal/")[2])
 
     build = fixture(three_halves())
     sys.setprofile(record)

@@ -14,8 +14,8 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import ConsolidationMemory, Memory
 from chalicelib.model.policy import ConsolidationMode, NodeLimit
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.disruption.consolidation.costs import PriceHistory
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.removal.consolidation.costs import PriceHistory
 from tests.builders import NOW, OLD, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import (
     TYPE,

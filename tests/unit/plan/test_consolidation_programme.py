@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from chalicelib.plan.disruption.consolidation.programme import (
+from chalicelib.plan.removal.consolidation.programme import (
     ConsolidationProblem,
     Programme,
     Proposal,

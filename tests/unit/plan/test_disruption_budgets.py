@@ -25,7 +25,7 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.demand.scaling_rules.allocation_rate import Rates, RuleRemovalGuard
 from chalicelib.plan.demand.scaling_rules.sources import BoundRule
-from chalicelib.plan.disruption.budgets import Budgets
+from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.state.pools import pools
 from tests.builders import NOW
 from tests.cases import each_row
@@ -52,13 +52,15 @@ def refusal(limit: int, name: str = "budget", **until: float) -> Reason:
     return Reason.of(ReasonCode.DISRUPTION_BUDGET, budget=name, limit=limit, **until)
 
 
-def budgets_of(pool: SelectionBuilderPool, *budgets: DisruptionBudget, **more: Any) -> Budgets:
+def budgets_of(
+    pool: SelectionBuilderPool, *budgets: DisruptionBudget, **more: Any
+) -> RemovalLimits:
     """The budgets of a pass. more: of the pass's state, such as its instant or memory."""
-    return Budgets(pool.world(budgets=budgets, **{**MANY, **more}))
+    return RemovalLimits(pool.world(budgets=budgets, **{**MANY, **more}))
 
 
 def drawn(
-    budgets: Budgets,
+    budgets: RemovalLimits,
     pool: SelectionBuilderPool,
     reason: DisruptionReason = CONSOLIDATION,
     only: Sequence[str] = (),
@@ -78,11 +80,11 @@ def replacement(state: ReplacementState, *names: str) -> Memory:
     )
 
 
-def rooms(budgets: Budgets, pool: str = "g") -> list[tuple[int, Reason]]:
+def rooms(budgets: RemovalLimits, pool: str = "g") -> list[tuple[int, Reason]]:
     return budgets.disruption_room(pool, CONSOLIDATION)
 
 
-def breaker_rooms(budgets: Budgets) -> dict[str, int]:
+def breaker_rooms(budgets: RemovalLimits) -> dict[str, int]:
     """What the circuit breaker leaves, by the words of its reasons."""
     return {str(reason.params["what"]): left for _, left, reason in budgets.breaker.rooms()}
 
@@ -314,7 +316,7 @@ def test_cons_26_running_drain_goes_on_when_its_budget_closes() -> None:
     pool = SelectionBuilderPool().group("g", 3).going("g", "g-e00", drained=True)
     state = pool.world(budgets=(nodes(0, **OFFICE),), now=zurich("2026-11-30 09:00"))
     assert [operation.is_open for operation in state.memory.operations] == [True]
-    assert rooms(Budgets(state)) == [(0, refusal(0, until=zurich("2026-11-30 18:00")))]
+    assert rooms(RemovalLimits(state)) == [(0, refusal(0, until=zurich("2026-11-30 18:00")))]
 
 
 @each_row(
@@ -427,7 +429,7 @@ def test_refused_node_leaves_its_room_for_metric_rules_to_the_next() -> None:
     # 1.8 cores are 60 % of three nodes, 90 % of two
     rule = Rule("busy", ("g",), metric=Metric.CPU, above=60)
     guard = RuleRemovalGuard(state, [BoundRule(rule=rule, pool=pools(state)["g"])], Rates(state))
-    budgets = Budgets(state, guard=guard)
+    budgets = RemovalLimits(state, guard=guard)
     assert drawn(budgets, pool, only=["g-d00"])[1]["g-d00"].code is ReasonCode.DISRUPTION_LIMIT
     assert drawn(budgets, pool, only=["g-e00"])[0] == ["g-e00"]
     assert drawn(budgets, pool, only=["g-d00"])[1]["g-d00"].code is ReasonCode.RULE_NEEDS_NODE
@@ -477,10 +479,10 @@ def test_nothing_is_left_in_the_hour_where_a_node_waits_for_room() -> None:
 
 def test_breaker_without_limits_or_released_says_nothing() -> None:
     pool = SelectionBuilderPool().group("a", 4)
-    assert Budgets(pool.world()).breaker.rooms() == []
+    assert RemovalLimits(pool.world()).breaker.rooms() == []
     released = Memory(released_until=NOW + 60)
     allowed = MaxDisruption(nodes_per_hour=1, pods_per_hour=1, share=0.1)
-    assert Budgets(pool.world(released, max_disruption=allowed)).breaker.rooms() == []
+    assert RemovalLimits(pool.world(released, max_disruption=allowed)).breaker.rooms() == []
 
 
 # --- at random

@@ -12,9 +12,10 @@ from chalicelib.model.pod import Owner, Pod, PodClass, Volume
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import Requirement, Selector
-from chalicelib.model.snapshot import Budget, Controller
-from chalicelib.plan.disruption import drain_rules
-from chalicelib.plan.disruption.drain_rules import MOVABLE, Action, DrainContext, PdbTracker
+from chalicelib.model.snapshot import Controller, PodDisruptionBudget
+from chalicelib.plan.removal import drain_rules
+from chalicelib.plan.removal.drain_rules import MOVABLE, Action, DrainContext
+from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, having, stays
 
@@ -28,7 +29,7 @@ OTHER = Selector((Requirement("app", "In", ("y",)),))
 def assess(
     cls: dict[str, Any],
     pod: dict[str, Any] | None = None,
-    budgets: tuple[Budget, ...] = (),
+    budgets: tuple[PodDisruptionBudget, ...] = (),
     controllers: tuple[Controller, ...] = (),
     **options: Any,
 ) -> tuple[Action, ReasonCode | None]:
@@ -47,7 +48,7 @@ def assess(
     context = DrainContext(
         now=NOW,
         options=Options(**options),
-        budgets=PdbTracker(budgets, [made]),
+        budgets=PodDisruptionBudgets(budgets, [made]),
         controllers={(c.kind, c.namespace, c.name): c for c in controllers},
         controller_kinds=frozenset(c.kind for c in controllers),
     )
@@ -117,7 +118,10 @@ def test_daemonset_pod_never_blocks_its_node_whatever_its_other_fields() -> None
         "volumes": _DIR,
         **SYSTEM,
     }
-    assert assess(hard, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (EVICT, None)
+    assert assess(hard, YOUNG, budgets=(PodDisruptionBudget("kube-system", "b", APP, 0),)) == (
+        EVICT,
+        None,
+    )
 
 
 @pytest.mark.parametrize("days", [0, 1, 365, 5 * 365])
@@ -390,7 +394,7 @@ def test_pdb_of_a_pod_decides_whether_its_node_can_be_drained(
     allowed: int, annotation: str, action: str, code: ReasonCode | None
 ) -> None:
     assert assess(
-        {"safe_to_evict": annotation}, budgets=(Budget("default", "b", APP, allowed),)
+        {"safe_to_evict": annotation}, budgets=(PodDisruptionBudget("default", "b", APP, allowed),)
     ) == (action, code)
 
 
@@ -407,12 +411,12 @@ def test_pdb_of_a_pod_decides_whether_its_node_can_be_drained(
 def test_pdb_in_its_own_namespace_unblocks_a_system_pod(
     namespace: str, selector: Selector | None, moves: bool
 ) -> None:
-    got = assess(SYSTEM, YOUNG, budgets=(Budget(namespace, "b", selector, 1),))
+    got = assess(SYSTEM, YOUNG, budgets=(PodDisruptionBudget(namespace, "b", selector, 1),))
     assert got == ((MOVE, None) if moves else (BLOCK, ReasonCode.KUBE_SYSTEM))
 
 
 def test_pdb_that_allows_no_disruption_blocks_a_system_pod() -> None:
-    assert assess(SYSTEM, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (
+    assert assess(SYSTEM, YOUNG, budgets=(PodDisruptionBudget("kube-system", "b", APP, 0),)) == (
         BLOCK,
         ReasonCode.NOT_ENOUGH_PDB,
     )
@@ -426,10 +430,13 @@ def test_pdb_that_allows_no_disruption_blocks_a_system_pod() -> None:
 def test_pdb_selector_and_namespace_decide_which_pods_it_covers(
     selector: Selector | None, held: bool
 ) -> None:
-    assert (assess({}, budgets=(Budget("default", "b", selector, 0),))[0] is BLOCK) is held
-    assert assess({}, budgets=(Budget("elsewhere", "b", selector, 0),)) == (MOVE, None), (
-        "budgets have a namespace"
-    )
+    assert (
+        assess({}, budgets=(PodDisruptionBudget("default", "b", selector, 0),))[0] is BLOCK
+    ) is held
+    assert assess({}, budgets=(PodDisruptionBudget("elsewhere", "b", selector, 0),)) == (
+        MOVE,
+        None,
+    ), "budgets have a namespace"
 
 
 def test_drain_of_more_pods_than_a_pdb_allows_at_once_is_marked_risky() -> None:
@@ -508,7 +515,9 @@ def test_eviction_of_an_unready_pod_follows_unhealthy_pod_eviction_policy(
 ) -> None:
     """unhealthyPodEvictionPolicy; whole: the budget has its desired number of healthy pods
     (policy/v1, eviction of unhealthy pods)."""
-    budget = Budget("default", "b", having(app="a"), 0, unhealthy_policy=policy, whole=whole)
+    budget = PodDisruptionBudget(
+        "default", "b", having(app="a"), 0, unhealthy_policy=policy, whole=whole
+    )
     build = cluster().node("home", "8", "64Gi").node("n0", group="g").group("g")
     build.running("n0", 1, "100m", owner="a", pod={"unready": True})
     build.budgets.append(budget)
@@ -528,7 +537,7 @@ def test_unready_pod_uses_no_disruption_of_an_always_allow_pdb() -> None:
     )
     build.groups.clear()
     build.group("g").budgets.append(
-        Budget("default", "b", having(app="a"), 1, unhealthy_policy="AlwaysAllow")
+        PodDisruptionBudget("default", "b", having(app="a"), 1, unhealthy_policy="AlwaysAllow")
     )
     assert build.plan(unneeded=7200).unneeded == ("n0", "sick")
 

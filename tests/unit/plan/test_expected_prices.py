@@ -10,8 +10,8 @@ from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, NodePrices, Options, Policy
 from chalicelib.model.scaling_rules import ScaleUp
-from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.scale_up.expected_prices import expected_prices, weighed
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node

@@ -40,8 +40,8 @@ from chalicelib.model.policy import (
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import MissingData
 from chalicelib.operations.memory_updates import memory_updates
-from chalicelib.plan.disruption.methods.node_lifecycle import MOST_TRIED
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.removal.methods.node_lifecycle import MOST_TRIED
 from chalicelib.plan.state.due_nodes import age_limit
 from tests.builders import NOW, ClusterBuilder, cluster, having, node
 from tests.operations import new_operation

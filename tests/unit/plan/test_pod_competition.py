@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.command import plan_output
-from chalicelib.command.output import Table
+from chalicelib.cli import plan_output
+from chalicelib.cli.output import Table
 from chalicelib.model.plan import Plan, PodPlacement, UnschedulablePods
 from tests.builders import ClusterBuilder, cluster, node
 

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.cluster import api_types
+from chalicelib.cluster.pod_classes import pod_requests
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import HostPort, PodAffinityTerm, SpreadConstraint, Toleration, Volume
 from chalicelib.model.selector import NodeTerm, Requirement, Selector
 from chalicelib.plan.predicates import matches_node, untolerated
 from chalicelib.plan.tables import HeldPorts
 from chalicelib.reasons.text import text
-from chalicelib.snapshot import api_types
-from chalicelib.snapshot.pod_classes import pod_requests
 from infra.emulators.controllers.scheduler.selectors import Expression
 from tests.builders import ClusterBuilder, cluster, growth, node, tally, verdict, words
 

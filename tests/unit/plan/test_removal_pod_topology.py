@@ -11,7 +11,7 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
-from chalicelib.plan.disruption.pod_destinations import IncrementalPodTopology
+from chalicelib.plan.removal.pod_destinations import IncrementalPodTopology
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state

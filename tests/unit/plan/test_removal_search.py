@@ -13,10 +13,10 @@ from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Taint
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.disruption.budgets import Budgets
-from chalicelib.plan.disruption.candidates import Candidate, find_candidates, utilization_reason
-from chalicelib.plan.disruption.simulate import Search, TrialResult
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.removal.candidates import Candidate, find_candidates, utilization_reason
+from chalicelib.plan.removal.removal_limits import RemovalLimits
+from chalicelib.plan.removal.simulate import Search, TrialResult
 from chalicelib.plan.simulation.cluster_builder import build as build_simulated
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
@@ -241,7 +241,7 @@ def test_node_with_expected_pods_stays_and_its_timer_is_paused() -> None:
 def _trial_of(build: ClusterBuilder) -> tuple[TrialResult, list[Candidate], SimulatedCluster]:
     state = build_cluster_state(build.snapshot(), _POLICY, Memory(), NOW)
     simulated = build_simulated(state, (), ResourceColumns(state.snapshot.classes))
-    pdbs = Budgets(state).pdbs
+    pdbs = RemovalLimits(state).pdbs
     candidates, _ = find_candidates(state, simulated, pdbs, utilization_reason)
     return Search(state, simulated, pdbs, candidates, lambda: False).best(), candidates, simulated
 

@@ -16,13 +16,9 @@ from chalicelib.model.memory import (
     PurchasedNodes,
     ReplacementState,
 )
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    NodePrices,
-)
+from chalicelib.model.policy import Consolidation, ConsolidationMode, NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.replacement_rows import (
+from chalicelib.plan.removal.replacement_rows import (
     FIRST_BACKOFF,
     LONGEST_BACKOFF,
     MOST_FAILED,

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import (
     ConsolidationMemory,
     Memory,
@@ -30,15 +29,16 @@ from chalicelib.model.policy import (
     Options,
     Policy,
 )
-from chalicelib.plan.disruption import planner
-from chalicelib.plan.disruption.consolidation.moves import JudgedMove
-from chalicelib.plan.disruption.methods import DisruptionContext
-from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult
-from chalicelib.plan.disruption.replacement_rows import failed, softly_tainted
-from chalicelib.plan.disruption.replacements import advance
-from chalicelib.plan.disruption.simulate import SimulatedRemoval, TrialResult
 from chalicelib.plan.next_memory import MOST_OWNERS
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.removal import planner
+from chalicelib.plan.removal.consolidation.moves import JudgedMove
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.methods import DisruptionContext
+from chalicelib.plan.removal.methods.consolidation import ConsolidationResult
+from chalicelib.plan.removal.replacement_rows import failed, softly_tainted
+from chalicelib.plan.removal.replacements import advance
+from chalicelib.plan.removal.simulate import SimulatedRemoval, TrialResult
 from tests.builders import NOW, ClusterBuilder, stays
 from tests.unit.plan.replacement_story import (
     COST,
@@ -71,7 +71,7 @@ class Consolidates:
     ) -> ConsolidationResult:
         """See consolidate."""
         state, simulated = context.state, context.simulated
-        self.taken = context.budgets.taken
+        self.taken = context.removal_limits.taken
         self.open = {name for name, row in simulated.table.index.items() if simulated.open[row]}
         by_name = {node.name: node for node in state.snapshot.nodes}
 
@@ -86,7 +86,7 @@ class Consolidates:
         advanced = advance(
             state,
             simulated,
-            context.budgets,
+            context.removal_limits,
             move,
             lambda row: move(row.nodes, row.cost, s=1),
             reservation=context.reservation,

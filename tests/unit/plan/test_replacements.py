@@ -30,11 +30,7 @@ from chalicelib.model.policy import (
 )
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
-from chalicelib.plan.disruption.replacement_rows import (
-    on_their_way_out,
-    propose_row,
-    softly_tainted,
-)
+from chalicelib.plan.removal.replacement_rows import on_their_way_out, propose_row, softly_tainted
 from tests.builders import NOW
 from tests.unit.plan.replacement_story import (
     BOUGHT,

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import TO_BE_DELETED, Taint
@@ -40,9 +39,10 @@ from chalicelib.model.timeouts import (
     operation_timeout,
 )
 from chalicelib.plan import planner
-from chalicelib.plan.disruption.budgets import Budgets
-from chalicelib.plan.disruption.planner import DisruptionPlan, plan_disruption
-from chalicelib.plan.disruption.taint_updates import taint_updates
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.planner import DisruptionPlan, plan_disruption
+from chalicelib.plan.removal.removal_limits import RemovalLimits
+from chalicelib.plan.removal.taint_updates import taint_updates
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.operations import new_operation
@@ -85,7 +85,7 @@ def test_node_in_a_restart_takes_no_pods_and_still_counts_in_its_group() -> None
     assert state.groups["g"].leaving == 0
     assert state.groups["g"].target == 5
     assert state.health.removing == 0
-    assert Budgets(state).size_of("g") == 5
+    assert RemovalLimits(state).size_of("g") == 5
 
 
 def test_ended_restart_counts_nowhere() -> None:

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.plan import Removal, ScaleUp
 from chalicelib.model.policy import MaxDisruption, Policy
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.plan.disruption import planner
-from chalicelib.plan.disruption.budgets import Budgets
-from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
-from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
+from chalicelib.plan.removal import planner
+from chalicelib.plan.removal.candidates import Candidate, utilization_reason
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.methods import DisruptionContext, MethodResult
+from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.simulation.cluster_builder import build as build_simulated
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
@@ -378,7 +378,7 @@ def test_second_draw_of_a_pass_gets_what_the_first_has_left(
     limits: dict[str, Any], most: int, trips: bool
 ) -> None:
     pool = SelectionBuilderPool().group("g", 10, others=4, min=5)
-    budgets = Budgets(pool.world(**{"max_scale_down_parallelism": 50, **limits}))
+    budgets = RemovalLimits(pool.world(**{"max_scale_down_parallelism": 50, **limits}))
     first, refused = budgets.draw(pool.candidates[:5], lambda _: None)
     assert (len(first), refused) == (5, {})
     second, refused = budgets.draw(pool.candidates[5:], lambda _: None)
@@ -400,7 +400,7 @@ def test_method_takes_no_node_from_a_group_in_which_an_earlier_command_buys(
             self, candidates: Sequence[Candidate], context: DisruptionContext
         ) -> MethodResult:
             assert [candidate.node.name for candidate in candidates] == ["g-0", "h-0"]
-            assert context.budgets.paused is None
+            assert context.removal_limits.paused is None
             gone = Removal("old", "g", "empty")
             return MethodResult(
                 (DisruptionCommand(self.reason, (gone,), (ScaleUp("g", "test", 1, 2, 9),)),), {}, {}

@@ -14,7 +14,7 @@ from chalicelib.model.operation import Operation, OperationKind, OperationState,
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timeouts import operation_timeout
-from chalicelib.plan.disruption.taint_updates import TAKEN_BACK_AFTER, taint_updates
+from chalicelib.plan.removal.taint_updates import TAKEN_BACK_AFTER, taint_updates
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster
 from tests.cases import each_row

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Options, Policy
-from chalicelib.plan.disruption.candidates import Usage, Utilization
+from chalicelib.plan.removal.candidates import Usage, Utilization
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 from tests.property.snapshot_reader import read

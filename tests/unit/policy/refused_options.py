@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.policy.policy_documents import (
-    GOOD,
-    with_options,
-    with_spec,
-)
+from tests.unit.policy.policy_documents import GOOD, with_options, with_spec
 from tests.unit.policy.refused_documents import Case
 
 THE_OPTIONS: list[Case] = [

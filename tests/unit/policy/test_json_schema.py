@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from chalicelib.command.main import main
+from chalicelib.cli.main import main
 from chalicelib.policy.document import json_schema
 from chalicelib.policy.load import load
 from infra.tools.policy_reference import EXAMPLE

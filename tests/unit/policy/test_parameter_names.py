@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.journal.redaction import without_secrets
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy_permissions import (
     DEFAULT_PREFIX,
@@ -15,7 +16,6 @@ from chalicelib.model.policy_permissions import (
 from chalicelib.model.secret import parameter_name, place_of
 from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import USES, ClusterSecrets, problem
-from chalicelib.record.redaction import without_secrets
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.iam import arn, roles
 from tests.cases import each_row

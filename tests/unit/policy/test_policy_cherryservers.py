@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from chalicelib.command.serialize_policy import dump
+from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS, section_of

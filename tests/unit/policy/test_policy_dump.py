@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.command.serialize_policy import dump
+from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.policy import (
     Consolidation,
     ConsolidationMode,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.command.serialize_policy import dump
+from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS, section_of

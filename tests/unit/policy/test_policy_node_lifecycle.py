@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.command.serialize_policy import dump
+from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairAction, RepairRule
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.compiled import compiled, decompiled

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tests.cases import each_row
-from tests.unit.policy.policy_documents import (
-    with_options,
-)
+from tests.unit.policy.policy_documents import with_options
 from tests.unit.policy.test_policy_load import read, warnings
 
 

@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from chalicelib.command.option_overrides import with_options as override
+from chalicelib.cli.option_overrides import with_options as override
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.policy.load import load

@@ -9,11 +9,7 @@ import pytest
 from chalicelib.model.errors import InputErrors
 from chalicelib.policy.load import load
 from tests.cases import each_row
-from tests.unit.policy.policy_documents import (
-    with_access,
-    with_options,
-    with_providers,
-)
+from tests.unit.policy.policy_documents import with_access, with_options, with_providers
 from tests.unit.policy.refused_documents import (
     THE_ACCESS,
     THE_ENVELOPE,

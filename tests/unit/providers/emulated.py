@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from chalicelib.providers.services import NullCache, RateLimit, UnlimitedRateLimiter
+from chalicelib.providers.kit.services import NullCache, RateLimit, UnlimitedRateLimiter
 
 OPENED = ExitStack()
 """The vendors that the current test has opened (conftest.py closes them)."""

@@ -8,14 +8,14 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.providers.access_keys import (
+from chalicelib.providers.kit.access_keys import (
     AccessKey,
     SecretFormat,
     TemporaryKeys,
     name_value_lines,
     secret_fields,
 )
-from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient, Unauthorized
 from tests.cases import each_row
 
 FORM = SecretFormat(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
-from chalicelib.providers.base import BaseProvider, NodeRestarter
+from chalicelib.providers.kit.base import BaseProvider, NodeRestarter
 from tests.cases import each_row
 from tests.operations import new_operation
 

@@ -13,7 +13,7 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.clusterapi.api import CapiApi, discover
 from chalicelib.providers.clusterapi.capi_state import CapiState, read_capi_state
 from chalicelib.providers.clusterapi.models import CapiAnnotations
-from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
+from chalicelib.providers.kit.errors import InvalidRequest, Transient, Unauthorized
 from tests.cases import each_row
 
 GROUP = "cluster.x-k8s.io"

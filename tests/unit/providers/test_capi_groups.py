@@ -7,10 +7,10 @@ from typing import Any
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.base import Observation
 from chalicelib.providers.clusterapi.capi_state import CapiState, gives_way, rolling_out
 from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
+from chalicelib.providers.kit.base import Observation
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import (
     Json,

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from chalicelib.providers.base import Observation
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, decode
 from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
-from chalicelib.providers.errors import Transient
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import Transient
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, deployment, machine, machine_set, node, pool
 from tests.property.corrupted_objects import HOSTILE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
+from chalicelib.cluster.errors import ClusterError, Forbidden, NotFound, Unavailable
 from chalicelib.providers.clusterapi.models import CapiResource
 from chalicelib.providers.clusterapi.node_template import (
     Infrastructure,

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.kube.connect import connect
+from chalicelib.cluster.connect import connect
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.providers.base import Connection
 from chalicelib.providers.clusterapi.provider import build
 from chalicelib.providers.clusterapi.settings import CapiManagement, to_management
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
-from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.kit.base import Connection
+from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.services import ProviderServices
 from tests.cases import each_row
 from tests.contract.clusterapi.management import operation
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.providers.errors import Conflict, ProviderError, Transient
-from chalicelib.providers.services import Cache, NullCache, OneTimeRequests
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Transient
+from chalicelib.providers.kit.services import Cache, NullCache, OneTimeRequests
 from tests.cases import each_row
 from tests.unit.providers.emulated import KeptCache
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from chalicelib.model.group import DEAREST
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     InvalidRequest,
     ProviderError,
     Throttled,
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.price_reader import PriceReader, VendorPrice, currency_code, price_of
-from chalicelib.providers.rate_limit import OWN_PACE
-from chalicelib.providers.services import Cache, NullCache, TtlCache
+from chalicelib.providers.kit.price_reader import PriceReader, VendorPrice, currency_code, price_of
+from chalicelib.providers.kit.rate_limit import OWN_PACE
+from chalicelib.providers.kit.services import Cache, NullCache, TtlCache
 from infra.emulators.controllers.clock import ManualClock
 from tests.contract.provider_fixtures.cherryservers import MemoryCache
 

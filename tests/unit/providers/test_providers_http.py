@@ -14,10 +14,10 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import Secret
-from chalicelib.providers import errors
-from chalicelib.providers.errors import class_for
-from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse, retry_after
-from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.kit import errors
+from chalicelib.providers.kit.errors import class_for
+from chalicelib.providers.kit.http import Http, Limits, VendorRequest, VendorResponse, retry_after
+from chalicelib.providers.kit.services import ProviderServices
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply

@@ -11,8 +11,8 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import GroupPolicy, Policy
-from chalicelib.providers.base import Connection
-from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.kit.base import Connection
+from chalicelib.providers.kit.errors import InvalidRequest
 from chalicelib.providers.registry import build, names, providers
 from tests.cases import each_row
 from tests.operations import new_operation

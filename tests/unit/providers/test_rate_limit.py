@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.services import ProviderServices, RateLimit, UnlimitedRateLimiter
+from chalicelib.providers.kit.errors import Throttled
+from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.services import ProviderServices, RateLimit, UnlimitedRateLimiter
 from tests.cases import each_row
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.kube import errors as kube
-from chalicelib.providers.http import retry_after
+from chalicelib.cluster import errors as kube
+from chalicelib.providers.kit.http import retry_after
 from tests.cases import each_row
 
 ENDLESS = ("9" * 400, "99999999999999999999", "86400")

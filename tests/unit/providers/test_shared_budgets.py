@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.credential_source import account_digest
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.credential_source import account_digest
+from chalicelib.providers.kit.errors import ProviderError
 from tests.unit.providers.alicloud.emulated import KEY_ID, answering, groups_page
 from tests.unit.providers.cherryservers.emulated import EmulatedCloud
 from tests.unit.providers.emulated import RecordedLimits

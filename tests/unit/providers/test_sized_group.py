@@ -8,9 +8,9 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.node_identity import Identity, PermanentConflict, Seen
-from chalicelib.providers.sized_group import (
+from chalicelib.providers.kit.errors import InvalidRequest
+from chalicelib.providers.kit.node_identity import Identity, PermanentConflict, Seen
+from chalicelib.providers.kit.sized_group import (
     Polls,
     Targets,
     check_nodes,

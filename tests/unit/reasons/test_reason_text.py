@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command import explain_group, explain_pod, plan_output
-from chalicelib.command.explain_view import ExplainContext
-from chalicelib.command.output import Table
-from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
+from chalicelib.cli import explain_group, explain_pod, plan_output
+from chalicelib.cli.explain_view import ExplainContext
+from chalicelib.cli.output import Table
+from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.plan import GroupVerdict, Plan, UnschedulablePods
@@ -19,7 +19,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.reasons.text import lasting_first, sentence, text
-from chalicelib.record.views import pod_views
+from chalicelib.views.cluster_view import pod_views
 from tests.builders import (
     NOW,
     ZONE,

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from chalicelib.kube import errors
+from chalicelib.cluster import errors
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.runtime.runtime import LAMBDA, from_environment
 from infra.emulators.deployed_functions import queues
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
-from tests.unit.kube.support import kubeconfig
+from tests.unit.cluster.support import kubeconfig
 
 
 @pytest.fixture

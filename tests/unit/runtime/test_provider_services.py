@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from chalicelib.kube.client import KubeClient
+from chalicelib.cluster.client import KubeClient
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.providers import registry
-from chalicelib.providers.base import Provider
-from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.kit.base import Provider
+from chalicelib.providers.kit.services import ProviderServices
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
 from infra.emulators.aws_faults import FunctionKilled, Life

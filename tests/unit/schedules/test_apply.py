@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
@@ -16,6 +15,7 @@ from chalicelib.model.policy import GroupPolicy, Mode, Options, Policy
 from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.runtime.mode_guard import permitted
 from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 from tests.builders import ClusterBuilder, cluster, growth, node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.command.shadow_view import Figures, Report, blocks, figures, gate, is_open
+from chalicelib.cli.migrate.shadow_view import Figures, Report, blocks, figures, gate, is_open
 from chalicelib.shadow.records import (
     GROWTH,
     KEPT,

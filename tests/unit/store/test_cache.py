@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from chalicelib.providers.services import Cache
+from chalicelib.providers.kit.services import Cache
 from chalicelib.store.tables import CACHE, CacheRow
 from infra.emulators.aws_faults import busy, lost_answer
 from infra.emulators.controllers.clock import ManualClock

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from chalicelib.model.bill import Bill, ClusterBill, MachineCost
-from chalicelib.model.gauge_ring import EVERY, HOUR, GaugePoint
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.store import Store
+from chalicelib.store.gauge_ring import EVERY, HOUR, GaugePoint
 from chalicelib.store.leases import LastPass
 from chalicelib.store.table_client import Write
 from chalicelib.store.tables import GAUGES, HOURS, OVERVIEW

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command.plan_inputs import read_memory, write_memory
+from chalicelib.cli.plan_inputs import read_memory, write_memory
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationSpec, OperationStatus
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from chalicelib.providers.services import RateLimit, RateLimiter
+from chalicelib.providers.kit.services import RateLimit, RateLimiter
 from chalicelib.store import Store
 from chalicelib.store.tables import RATE_LIMITS, RateLimitRow
 from chalicelib.store.vendor_calls import DIFFERENCE, LONGEST_HOLD, RATE_KEPT

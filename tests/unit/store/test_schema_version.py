@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
+from chalicelib.runtime.messages import cluster_name_ok
 from chalicelib.store.errors import NewerSchema, StoreError, StoreUnavailable
 from chalicelib.store.schema_version import CHECKED_FOR, SCHEMA, Schemas
 from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION, TTL_ATTRIBUTE, SchemaRow

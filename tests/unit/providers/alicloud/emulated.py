@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.kube.errors import Unavailable
+from chalicelib.cluster.errors import Unavailable
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
@@ -21,8 +21,8 @@ from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.credentials import Sessions
 from chalicelib.providers.alicloud.provider import AliCloud, build, open_api
 from chalicelib.providers.alicloud.settings import read_settings
-from chalicelib.providers.base import Connection
-from chalicelib.providers.services import Cache, NullCache, RateLimiter, UnlimitedRateLimiter
+from chalicelib.providers.kit.base import Connection
+from chalicelib.providers.kit.services import Cache, NullCache, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
 from infra.emulators.alicloud.models import GONE_SOON, AlicloudDurations, AlicloudGroup
 from infra.emulators.cloud_account import LOOPBACK

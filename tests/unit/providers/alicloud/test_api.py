@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from chalicelib.providers.alicloud.decoding import GroupsPage, TypesAnswer, decode
 from chalicelib.providers.alicloud.error_mapping import error_for
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     NotFound,
     ProviderError,
     Transient,
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.http import VendorResponse
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.cases import each_row
 from tests.unit.providers.alicloud.emulated import (

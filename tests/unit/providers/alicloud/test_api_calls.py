@@ -11,7 +11,7 @@ from chalicelib.model.node import Node
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.node_groups import observe
 from chalicelib.providers.alicloud.settings import read_settings
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,

@@ -19,7 +19,7 @@ from chalicelib.providers.alicloud.credentials import (
     of_this_process,
     parse_secret,
 )
-from chalicelib.providers.errors import Throttled, Transient, Unauthorized
+from chalicelib.providers.kit.errors import Throttled, Transient, Unauthorized
 from infra.emulators.cloud_account import FILES
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, Incoming, scripted
 from tests.cases import each_row

@@ -10,7 +10,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.alicloud.delete_nodes import TURN
-from chalicelib.providers.errors import Conflict, Transient
+from chalicelib.providers.kit.errors import Conflict, Transient
 from infra.emulators.alicloud.models import AlicloudProvisioningFate
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import Answer, Incoming

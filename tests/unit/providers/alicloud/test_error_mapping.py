@@ -18,8 +18,8 @@ from chalicelib.providers.alicloud.error_mapping import (
     sense_of,
 )
 from chalicelib.providers.alicloud.settings import AlicloudSettings
-from chalicelib.providers.errors import ProviderError, Unknown
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.errors import ProviderError, Unknown
+from chalicelib.providers.kit.http import VendorResponse
 from tests.cases import each_row
 
 CLASSES = {

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState, NodeGroup
 from chalicelib.model.outcome import Failed
-from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient, Unauthorized
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
 from tests.cases import each_row
 from tests.unit.providers.alicloud.emulated import (

@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.providers.alicloud.decoding import SpotAdvice
-from chalicelib.providers.base import Observation
+from chalicelib.providers.kit.base import Observation
 from infra.emulators.alicloud.iam import read_policy
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import scripted

@@ -14,8 +14,8 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.alicloud.provider import build
-from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.alicloud.models import AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row

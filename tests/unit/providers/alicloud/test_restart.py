@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, Transient
+from chalicelib.providers.kit.errors import Conflict, Transient
 from infra.emulators.alicloud.models import AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row

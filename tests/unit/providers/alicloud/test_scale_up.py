@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import Conflict
+from chalicelib.providers.kit.errors import Conflict
 from infra.emulators.alicloud.models import AlicloudDurations
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.cases import each_row

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.alicloud.credentials import parse_secret
-from chalicelib.providers.errors import Transient, Unauthorized
+from chalicelib.providers.kit.errors import Transient, Unauthorized
 from tests.cases import each_row
 from tests.unit.providers.alicloud.emulated import GROUP, KEY, KEY_ID, KEY_SECRET, EmulatedEss
 from tests.unit.providers.emulated import RotatedSecrets

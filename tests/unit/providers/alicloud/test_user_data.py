@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.vendor_common.http_messages import Answer, scripted
 from tests.cases import each_row
 from tests.unit.providers.alicloud.emulated import answering

@@ -13,12 +13,12 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.policy.vendors.cherryservers import read_settings
-from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.api import CherryApi, open_api
 from chalicelib.providers.cherryservers.decoding import CreateServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.provider import CherryServers, build
-from chalicelib.providers.errors import Throttled, Transient
+from chalicelib.providers.kit.base import Connection
+from chalicelib.providers.kit.errors import Throttled, Transient
 from infra.emulators.cherryservers.attached_account import BOOTSTRAP_NAME
 from infra.emulators.cherryservers.models import CherryServer
 from infra.emulators.kube.objects import KubeObject

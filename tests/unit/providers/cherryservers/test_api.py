@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.decoding import CherryServer
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     InvalidRequest,
     NotFound,
     OutOfStock,

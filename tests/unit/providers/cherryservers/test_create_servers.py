@@ -13,14 +13,14 @@ import pytest
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.cherryservers.api import THREADS
 from chalicelib.providers.cherryservers.decoding import CherryServer
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     InvalidRequest,
     OutOfStock,
     Throttled,
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.services import RateLimit
+from chalicelib.providers.kit.services import RateLimit
 from infra.emulators.cherryservers.attached_account import SECRET_NAME
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, Incoming, scripted
 from tests.cases import each_row

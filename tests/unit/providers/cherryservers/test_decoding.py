@@ -19,8 +19,8 @@ from chalicelib.providers.cherryservers.decoding import (
     read_one,
     read_row,
 )
-from chalicelib.providers.errors import Transient, Unknown
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.errors import Transient, Unknown
+from chalicelib.providers.kit.http import VendorResponse
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import FULL_ROW, PLAN, ROW, TAGS, order
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.kube.errors import Unavailable
+from chalicelib.cluster.errors import Unavailable
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import (
-    Conflict,
-    ProviderError,
-    Throttled,
-    Transient,
-)
-from chalicelib.providers.services import NullCache
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.services import NullCache
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import (

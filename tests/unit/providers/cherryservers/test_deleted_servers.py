@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.providers.cherryservers.instances import DeletedServers
-from chalicelib.providers.services import NullCache
+from chalicelib.providers.kit.services import NullCache
 from tests.unit.providers.emulated import KeptCache
 
 

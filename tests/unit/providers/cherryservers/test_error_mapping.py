@@ -10,7 +10,7 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.providers.cherryservers.decoding import error_for
 from chalicelib.providers.cherryservers.tokens import parse_api_token
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -22,7 +22,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.http import VendorResponse
 from tests.cases import each_row
 
 ORDER, READ, GIVE_BACK = (

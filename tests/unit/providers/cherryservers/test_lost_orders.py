@@ -8,11 +8,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import (
-    Conflict,
-    Throttled,
-    Transient,
-)
+from chalicelib.providers.kit.errors import Conflict, Throttled, Transient
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import Answer, scripted
 from tests.cases import each_row

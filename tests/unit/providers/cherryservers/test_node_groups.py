@@ -11,8 +11,8 @@ from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import (
+from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.errors import (
     InvalidRequest,
     ProviderError,
     Throttled,

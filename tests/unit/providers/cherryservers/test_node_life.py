@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from chalicelib.kube.errors import Unavailable
+from chalicelib.cluster.errors import Unavailable
 from chalicelib.model.group import Instance
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.timestamps import format_time
-from chalicelib.providers.base import NodeRestarter
 from chalicelib.providers.cherryservers.pool_definition import fingerprint
-from chalicelib.providers.errors import ProviderError, Throttled, Transient
+from chalicelib.providers.kit.base import NodeRestarter
+from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import (

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.providers.cherryservers.decoding import AvailableRegion, CherryPlan
 from chalicelib.providers.cherryservers.node_template import stock_of
-from chalicelib.providers.errors import OutOfStock
+from chalicelib.providers.kit.errors import OutOfStock
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import PLAN
 

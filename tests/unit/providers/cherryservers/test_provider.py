@@ -14,9 +14,9 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.cherryservers.provider import build
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.server import Scripted
 from tests.cases import each_row

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.credentials import KubeCredential
+from chalicelib.cluster.client import KubeClient
+from chalicelib.cluster.credentials import KubeCredential
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.vendors.cherryservers import Bootstrap
-from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.tokens import GROUPS, IDS, LABEL, Tokens, open_tokens
-from chalicelib.providers.errors import Conflict, ProviderError, Transient, Unauthorized
+from chalicelib.providers.kit.base import Connection
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Transient, Unauthorized
 from infra.emulators.kube.auth import MASTERS, RbacRule, User
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.in_process_transport import DirectLine

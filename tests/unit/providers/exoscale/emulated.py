@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.kube.errors import Unavailable
+from chalicelib.cluster.errors import Unavailable
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.policy.vendors.exoscale import read_settings
-from chalicelib.providers.base import Connection
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.provider import Exoscale, build, open_api
+from chalicelib.providers.kit.base import Connection
 from infra.emulators.exoscale import serializers
 from infra.emulators.exoscale.account import Zone, example_id
 from infra.emulators.exoscale.models import ExoscaleDurations

@@ -11,16 +11,6 @@ from typing import Any
 import pytest
 
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.providers.errors import (
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    ProviderError,
-    Throttled,
-    Transient,
-    Unauthorized,
-    Unknown,
-)
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import (
     NO_SIZE,
@@ -31,6 +21,16 @@ from chalicelib.providers.exoscale.decoding import (
     Ref,
 )
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
+from chalicelib.providers.kit.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+    Unknown,
+)
 from infra.emulators.exoscale.account import example_id
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
 from tests.cases import each_row

@@ -11,7 +11,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.providers.errors import ProviderError, Transient
 from chalicelib.providers.exoscale.decoding import (
     InstancePool,
     InstanceType,
@@ -24,7 +23,8 @@ from chalicelib.providers.exoscale.decoding import (
     read_quota,
 )
 from chalicelib.providers.exoscale.error_mapping import error_for, work_error
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit.errors import ProviderError, Transient
+from chalicelib.providers.kit.http import VendorResponse
 from tests.cases import each_row
 from tests.unit.providers.exoscale.emulated import BEGUN, INSTANCE, INSTANCE_POOL, KIND, SKS, WORK
 from tests.unit.providers.exoscale.emulated import MEDIUM as TYPE

@@ -7,7 +7,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import Conflict, ProviderError, Transient
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Transient
 from infra.emulators.exoscale.account import example_id
 from infra.emulators.exoscale.models import Ending
 from tests.cases import each_row
@@ -377,7 +377,7 @@ def test_exoscale_decrease_of_the_target_keeps_the_last_of_a_standalone_pool() -
     assert not zone.changes()
 
 
-# -- errors of every change (providers/base.py)
+# -- errors of every change (providers/kit/base.py)
 
 
 @each_row(

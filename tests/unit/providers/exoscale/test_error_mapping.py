@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 
-from chalicelib.providers import errors
 from chalicelib.providers.exoscale.decoding import Work
 from chalicelib.providers.exoscale.error_mapping import (
     REASONS,
@@ -15,7 +14,8 @@ from chalicelib.providers.exoscale.error_mapping import (
     message_in,
     work_error,
 )
-from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.kit import errors
+from chalicelib.providers.kit.http import VendorResponse
 from tests.cases import each_row
 
 GET, PUT = (

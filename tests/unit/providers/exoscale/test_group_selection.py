@@ -10,15 +10,7 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from tests.cases import each_row
-from tests.unit.providers.exoscale.emulated import (
-    NP_A,
-    OURS,
-    THEIRS,
-    A,
-    B,
-    C,
-    EmulatedZone,
-)
+from tests.unit.providers.exoscale.emulated import NP_A, OURS, THEIRS, A, B, C, EmulatedZone
 
 
 def zone() -> EmulatedZone:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.exoscale.account import example_id
 from infra.emulators.exoscale.serializers import listed
 from infra.emulators.vendor_common.http_messages import scripted

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.kit.errors import Unauthorized
 from infra.emulators.exoscale.account import example_id
 from tests.cases import each_row
 from tests.contract.exoscale.fixtures import drive

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
-from chalicelib.providers.base import Connection
+from chalicelib.providers.kit.base import Connection
 
 SETTINGS = {"zone": "ch-gva-2", "credentialsSecret": "exo"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import Conflict
+from chalicelib.providers.kit.errors import Conflict
 from infra.emulators.exoscale.models import Ending
 from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row

@@ -9,7 +9,7 @@ from chalicelib.providers.exoscale.credentials import (
     message,
     signed,
 )
-from chalicelib.providers.http import VendorRequest
+from chalicelib.providers.kit.http import VendorRequest
 from tests.cases import each_row
 
 API_KEY, API_SECRET = "EXO0123456789abcdefexample", "exampleSecret-0123456789abcdefghijklmnopqrs"

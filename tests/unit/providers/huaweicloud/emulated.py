@@ -20,7 +20,7 @@ from chalicelib.policy.vendors.huaweicloud import read_settings
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import Sessions
 from chalicelib.providers.huaweicloud.provider import HuaweiCloud, build, open_api
-from chalicelib.providers.services import UnlimitedRateLimiter
+from chalicelib.providers.kit.services import UnlimitedRateLimiter
 from infra.emulators.huaweicloud import models
 from infra.emulators.huaweicloud.account import example_id
 from infra.emulators.huaweicloud.mutations import CceMutations

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import chalicelib.providers.huaweicloud as package
-from chalicelib.providers.errors import (
+from chalicelib.providers.huaweicloud.api import CceApi, delete_call, scale_call
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -22,7 +23,6 @@ from chalicelib.providers.errors import (
     Throttled,
     Transient,
 )
-from chalicelib.providers.huaweicloud.api import CceApi, delete_call, scale_call
 from infra.emulators.huaweicloud.account import PROJECT
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
 from tests.cases import each_row

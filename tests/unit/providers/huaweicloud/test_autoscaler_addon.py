@@ -6,7 +6,7 @@ from typing import Any
 
 from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.huaweicloud.node_groups import SWITCHES, Switches, find_rival
-from chalicelib.providers.services import TtlCache
+from chalicelib.providers.kit.services import TtlCache
 from tests.cases import each_row
 from tests.unit.providers.emulated import KeptCache
 from tests.unit.providers.huaweicloud.emulated import CLUSTER, EmulatedCce, refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.outcome import Failed, InProgress
-from chalicelib.providers.errors import Conflict
+from chalicelib.providers.kit.errors import Conflict
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.emulated import POOL, A, B, EmulatedCce, grow, shrink, uid
 

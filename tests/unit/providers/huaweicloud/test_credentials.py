@@ -15,14 +15,14 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.vendors.huaweicloud import Agency
-from chalicelib.providers.credential_source import SecretSource
-from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.credentials import (
     Assumed,
     CceCredential,
     Sessions,
     parse_secret,
 )
+from chalicelib.providers.kit.credential_source import SecretSource
+from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient, Unauthorized
 from infra.emulators.huaweicloud.account import PROJECT
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.cases import each_row

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from chalicelib.providers.errors import Transient, Unknown
-from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.decoding import instant, read_pool
 from chalicelib.providers.huaweicloud.models import (
@@ -18,6 +16,8 @@ from chalicelib.providers.huaweicloud.models import (
     CceTaint,
     ScaleGroup,
 )
+from chalicelib.providers.kit.errors import Transient, Unknown
+from chalicelib.providers.kit.http import VendorResponse
 from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.emulated import AZ1 as AZ

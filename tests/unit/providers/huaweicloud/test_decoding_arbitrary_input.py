@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unknown
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.decoding import read_pool
-from chalicelib.providers.huaweicloud.models import (
-    NodePool,
+from chalicelib.providers.huaweicloud.models import NodePool
+from chalicelib.providers.kit.errors import (
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Transient,
+    Unknown,
 )
 from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row

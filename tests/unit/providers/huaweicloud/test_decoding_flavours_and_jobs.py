@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.providers.errors import Unknown
 from chalicelib.providers.huaweicloud import api as api_module
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.models import Addon, Flavor
+from chalicelib.providers.kit.errors import Unknown
 from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
 from tests.unit.providers.emulated import KeptCache

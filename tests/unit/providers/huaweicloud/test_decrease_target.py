@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.providers.errors import Conflict, Transient
+from chalicelib.providers.kit.errors import Conflict, Transient
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
 from tests.contract.huaweicloud.fixtures import drive

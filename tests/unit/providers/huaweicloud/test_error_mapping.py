@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 
-from chalicelib.providers.errors import (
+from chalicelib.providers.huaweicloud.error_mapping import (
+    class_of,
+    error_for,
+    of_status,
+    refusal_in,
+)
+from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
@@ -16,13 +22,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import VendorResponse
-from chalicelib.providers.huaweicloud.error_mapping import (
-    class_of,
-    error_for,
-    of_status,
-    refusal_in,
-)
+from chalicelib.providers.kit.http import VendorResponse
 from tests.cases import each_row
 
 GET, POST = "GET cce.example.com/x", "POST cce.example.com/x"

@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.model.group import Pool
 from chalicelib.policy.vendors.huaweicloud import read_settings
-from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.node_groups import observe
+from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient, Unauthorized
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.emulated import (
     AZ1,

@@ -12,8 +12,8 @@ from chalicelib.model.group import Instance
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.providers.base import NodeRestarter
-from chalicelib.providers.errors import Conflict, Transient
+from chalicelib.providers.kit.base import NodeRestarter
+from chalicelib.providers.kit.errors import Conflict, Transient
 from infra.emulators.huaweicloud.models import REPAIRING
 from infra.emulators.huaweicloud.simulation import give_notice, repair
 from infra.emulators.vendor_common.fault_injection import VendorFault

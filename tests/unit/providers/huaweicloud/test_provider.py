@@ -12,9 +12,9 @@ import chalicelib.providers.huaweicloud as package
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.huaweicloud.provider import build
 from chalicelib.providers.huaweicloud.provider_ids import handle_of
+from chalicelib.providers.kit.base import Connection, Provider
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.cases import each_row
 from tests.contract.huaweicloud.fixtures import drive, order

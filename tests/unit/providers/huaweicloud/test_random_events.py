@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, Throttled, Transient
+from chalicelib.providers.kit.errors import Conflict, Throttled, Transient
 from infra.emulators.huaweicloud.mutations import CceMutations
 from infra.emulators.vendor_common.fault_injection import VendorFault, VendorRefusedError
 from tests.contract.huaweicloud.fixtures import carried

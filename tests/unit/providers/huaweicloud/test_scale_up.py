@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.errors import Conflict, Transient
+from chalicelib.providers.kit.errors import Conflict, Transient
 from infra.emulators.huaweicloud import models
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.api import scale_call
 from chalicelib.providers.huaweicloud.credentials import (
     CceCredential,
@@ -21,6 +20,7 @@ from chalicelib.providers.huaweicloud.credentials import (
     signed,
     timestamp,
 )
+from chalicelib.providers.kit.http import VendorRequest
 from infra.emulators.huaweicloud.account import PROJECT
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.test_credentials import ACCESS_KEY, SECRET_KEY

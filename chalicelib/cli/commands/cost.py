@@ -1,0 +1,333 @@
+"""`outscaler cost CLUSTER`: what a cluster costs per hour, what for, and what
+was saved (docs/bill.md).
+
+Of a cluster with passes it shows what the last passes stored, so the table is all that it needs; of
+a folder of saved files it computes the bill now. With --with-policy it replays recorded decisions
+under two policies instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib import DOCS
+from chalicelib.cli import plan_inputs
+from chalicelib.cli.arguments import not_one_of
+from chalicelib.cli.output import Block, Table, emit, plural, with_local_times
+from chalicelib.cli.store_access import (
+    add_table_argument,
+    load_decision,
+    only_cluster,
+    open_store,
+    stored_policy,
+)
+from chalicelib.journal import savings
+from chalicelib.model.bill import ClusterBill
+from chalicelib.model.errors import BadInput
+from chalicelib.model.plan import Plan
+from chalicelib.model.resource_names import DECISIONS
+from chalicelib.model.timestamps import format_time
+from chalicelib.views.bill import PARTS, BillView, CostView, MachinesView, cost_view, move_text
+from chalicelib.views.cluster_view import as_json
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store
+
+OUTPUTS = ("table", "wide", "json", "yaml")
+_TABLES = {"group": "groups", "pool": "pools", "namespace": "namespaces", "owner": "owners"}
+_NO_PRICE = f"add spec.prices to its policy ({DOCS}/bill.md)"
+_MOST_DAYS = 35
+_OTHERS = "others"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add CLUSTER, --by, --days, --policy, --with-policy, --from and --table."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="",
+        metavar="CLUSTER",
+        help=(
+            "the cluster, or a folder of saved *.json; may be omitted where there is only one "
+            "cluster"
+        ),
+    )
+    parser.add_argument(
+        "--by",
+        type=_by,
+        default="group",
+        metavar="KEY",
+        help=f"one of {', '.join(_TABLES)} (default: group)",
+    )
+    parser.add_argument(
+        "--days",
+        type=_days,
+        default=0,
+        metavar="N",
+        help="also the savings of N days; with --with-policy: of N (7)",
+    )
+    parser.add_argument(
+        "--policy", metavar="FILE", help="a folder: the policy document with its prices"
+    )
+    parser.add_argument(
+        "--with-policy",
+        metavar="FILE",
+        type=Path,
+        help="what this policy would have cost, by recorded decisions",
+    )
+    parser.add_argument(
+        "--from",
+        dest="place",
+        default=os.environ.get(DECISIONS, ""),
+        metavar="PLACE",
+        help=(
+            f"where decisions are recorded: s3://BUCKET/PREFIX or a folder (default: ${DECISIONS})"
+        ),
+    )
+    add_table_argument(parser)
+
+
+def _by(text: str) -> str:
+    if text in _TABLES:
+        return text
+    raise argparse.ArgumentTypeError(not_one_of(text, tuple(_TABLES)))
+
+
+def _days(text: str) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _MOST_DAYS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from 1 to {_MOST_DAYS}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the bill. Returns 0; raises BadInput, also where no machine has a price."""
+    if args.with_policy is not None:
+        if not args.name:
+            raise BadInput("--with-policy", "needs a cluster's name", "write it first")
+        from chalicelib.cli.policy_cost import show
+
+        return show(args)
+    folder, names, days = Path(args.name), dict[str, str](), dict[str, float]()
+    plan: Plan | None
+    if args.name and folder.is_dir():
+        if args.days:
+            raise BadInput(
+                "--days",
+                f"needs the operations of a deployment, and {args.name} is a folder",
+                "omit it",
+            )
+        bill, plan = _of_folder(args)
+    else:
+        if args.policy is not None:
+            raise BadInput("--policy", f"belongs to a folder, and {args.name} is none", "omit it")
+        store = open_store(args)
+        args.name = args.name or only_cluster(store, "outscaler cost")
+        stored_policy(store, args.name)
+        bill, plan, names = _stored(store, args.name)
+        bill, days = _with_savings(store, args.name, bill, args.days)
+    view = cost_view(bill, plan)
+    data = {"cluster": args.name, **as_json(view)}
+    if args.days:
+        data["savedInDays"] = {"days": args.days, "byCurrency": days}
+    emit(
+        "table" if args.output == "wide" else args.output,
+        data,
+        lambda: _blocks(args, view, names, days),
+    )
+    return 0
+
+
+def _of_folder(args: argparse.Namespace) -> tuple[ClusterBill, Plan]:
+    """Return the bill and the plan of a saved cluster. Raises BadInput."""
+    from chalicelib.plan.bill import cluster_bill
+    from chalicelib.plan.state.cluster_state import build_cluster_state
+
+    parser = argparse.ArgumentParser()
+    plan_inputs.add_arguments(parser)
+    words = ["--snapshot", args.name, *(("--policy", args.policy) if args.policy else ())]
+    case = plan_inputs.read(parser.parse_args(words))
+    bill = cluster_bill(build_cluster_state(case.snapshot, case.policy, case.memory, case.now))
+    if bill is None:
+        raise BadInput(
+            args.name,
+            "no machine has a price",
+            f"give --policy FILE with spec.prices, or {_NO_PRICE}",
+        )
+    return bill, plan_inputs.decided(case).plan
+
+
+def _stored(store: Store, cluster: str) -> tuple[ClusterBill, Plan | None, dict[str, str]]:
+    """Return the stored bill, the last decision, and the names of groups. Raises
+    BadInput where there is no bill."""
+    overview = store.gauge_rings.overview(cluster)
+    if overview.bill is None:
+        problem = "no machine has a price" if overview.at else "no pass has made a bill yet"
+        raise BadInput(
+            cluster, problem, _NO_PRICE if overview.at else "repeat it after the next pass"
+        )
+    decision, _ = load_decision(store, cluster)
+    names = {group.group: group.name for group in overview.groups if group.name}
+    return overview.bill, decision.plan if decision is not None else None, names
+
+
+def _with_savings(
+    store: Store, cluster: str, bill: ClusterBill, days: int
+) -> tuple[ClusterBill, dict[str, float]]:
+    """Return the bill with the savings of now, and what was saved in so many days, by currency."""
+    now = time.time()
+    memory = store.memory.look(cluster)
+    entries = savings.entries(store.operations.ended(cluster), now, savings.under_way(memory))
+    sums = savings.savings(entries, now)
+    amounts = {
+        item.currency: round(
+            sum(
+                entry.saved(now - days * savings.DAY, now)
+                for entry in entries
+                if entry.currency == item.currency
+            )
+            / 1e6,
+            6,
+        )
+        for item in sums
+    }
+    return msgspec.structs.replace(bill, savings=sums, savings_at=now), amounts
+
+
+# -- for people
+
+
+def _blocks(
+    args: argparse.Namespace, view: CostView, names: Mapping[str, str], days: Mapping[str, float]
+) -> Iterator[Block]:
+    now = time.time()
+    for bill in view.bills:
+        unpriced = (
+            f"; {plural(view.unpriced, 'machine')} without a price not included"
+            if view.unpriced
+            else ""
+        )
+        machines = plural(sum(row.machines for row in bill.groups), "machine")
+        total = (
+            f"{args.name}: {_money(bill.per_hour.paid, bill.currency)} per hour for "
+            f"{machines}{unpriced}"
+        )
+        yield with_local_times(f"{total} ({format_time(view.at)})", now, sys.stdout)
+        yield _parts(bill)
+        yield _bound(bill)
+        if bill.spot is not None:
+            amounts = (
+                f"{_money(amount, bill.currency)} {text}" for text, amount in bill.spot.words
+            )
+            yield f"Spot, per hour: {', '.join(amounts)}"
+        for key in _TABLES if args.output == "wide" else (args.by,):
+            yield _costs(bill, key, names)
+        if bill.overcommitted_nodes:
+            count = plural(bill.overcommitted_nodes, "node")
+            yield f"The pods of {count} request more than there is; they count as what there is."
+    for saved in view.savings:
+        own = days.get(saved.currency, 0.0)
+        span = f"{_money(own, '')} in {plural(args.days, 'day')}, " if args.days else ""
+        yield (
+            f"Saved: {_money(saved.per_hour, saved.currency)} per hour now, "
+            f"{_money(saved.today, '')} today, {span}"
+            f"{_money(saved.seven_days, '')} in 7 days, {_money(saved.month, '')} this month (UTC)"
+        )
+    rows = tuple(
+        (move_text(move, names), _money(move.saves, move.currency), f"{move.score:.2f}", move.state)
+        for move in view.moves
+    )
+    yield Table(
+        ("move", "saves per hour", "score", "state"),
+        rows,
+        title="Best moves",
+        right=frozenset({1, 2}),
+    )
+    yield view.note
+
+
+def _parts(bill: BillView) -> Table:
+    parts = {name: getattr(bill.per_hour, name) for name in PARTS}
+    rows = tuple(
+        (PARTS[name], _money(amount), _percent(amount, bill.per_hour.paid))
+        for name, amount in parts.items()
+    )
+    return Table(("what for", "per hour", "share"), rows, right=frozenset({1, 2}))
+
+
+def _bound(bill: BillView) -> str:
+    if bill.lower_bound is None or bill.efficiency is None:
+        return "Lower bound: unknown"
+    away = _money(bill.per_hour.paid - bill.lower_bound, bill.currency)
+    return (
+        f"Lower bound: {_money(bill.lower_bound, bill.currency)}, {bill.efficiency:.1%} of the "
+        "price; "
+        f"no choice of nodes for these pods saves more than {away}"
+    )
+
+
+def _costs(bill: BillView, key: str, names: Mapping[str, str]) -> Table:
+    if key in ("group", "pool"):
+        machines: tuple[MachinesView, ...] = getattr(bill, _TABLES[key])
+        columns = (
+            key,
+            "machines",
+            "per hour",
+            "requested",
+            "other",
+            "wanted",
+            "avoidable",
+            "not usable",
+        )
+        rows = tuple(
+            (
+                names.get(row.name, row.name) or "(no group)",
+                str(row.machines),
+                *(
+                    _money(amount)
+                    for amount in (
+                        row.per_hour.paid,
+                        row.per_hour.workload,
+                        row.per_hour.daemonsets + row.per_hour.overhead,
+                        row.per_hour.wanted,
+                        row.per_hour.avoidable,
+                        row.per_hour.unusable,
+                    )
+                ),
+            )
+            for row in machines
+        )
+        return Table(columns, rows, right=frozenset(range(1, len(columns))))
+    workloads = bill.namespaces if key == "namespace" else bill.owners
+    total = bill.per_hour.paid
+    return Table(
+        (key, "per hour", "share", "idle"),
+        tuple(
+            (
+                row.name or f"{row.names} {_OTHERS}",
+                _money(row.workload),
+                _percent(row.workload, total),
+                _money(row.idle),
+            )
+            for row in workloads
+        ),
+        right=frozenset({1, 2, 3}),
+        empty="no pod requests anything",
+    )
+
+
+def _money(amount: float, currency: str = "") -> str:
+    """Return an amount with its currency; cents, or more digits of a small amount."""
+    text = f"{amount:.2f}" if abs(amount) >= 1 or amount == 0 else f"{amount:.4f}"
+    return f"{text} {currency}".strip()
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole > 0 else "-"

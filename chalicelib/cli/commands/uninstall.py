@@ -1,0 +1,379 @@
+"""`outscaler uninstall CLUSTER`: takes Outscaler out of a cluster, so that
+nothing of it stays there.
+
+Its steps are in an order in which nothing is written again: the mode becomes off, open operations
+end, the lease keeps passes away, then taints, cordons, annotations, marks and tokens are removed,
+claims are released, and the policy is archived. It can be repeated. It never deletes a machine.
+Without --yes it shows what it would do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib import DOCS
+from chalicelib.cli.arguments import add_cluster_arguments
+from chalicelib.cli.deployment_settings import settings_of
+from chalicelib.cli.kubeconfig_files import kubeconfig_of
+from chalicelib.cli.output import Block, Table, emit, warn
+from chalicelib.cli.store_access import add_table_argument, note, open_store
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Options, Policy
+
+if TYPE_CHECKING:
+    from chalicelib.cli.cluster_cleanup import ClusterCleanup, Leftover, NotRemoved
+    from chalicelib.store import Lease, Store, StoredPolicy
+
+LONGEST = 25 * 60.0
+"""Seconds to wait for open operations, which is longer than any of them may
+take without a new attempt."""
+_PAUSE = 5.0
+_LEASE = 900.0
+_MANIFESTS = "outscaler manifests"
+
+
+class UninstallClock(msgspec.Struct, frozen=True):
+    """now: epoch seconds. sleep: waits for so many seconds."""
+
+    now: Callable[[], float]
+    sleep: Callable[[float], None]
+
+
+class Uninstalled(msgspec.Struct, frozen=True, rename="camel"):
+    """The result. done: whether anything was changed. version: of the archived policy, 0 where
+    there was none. claims: released groups."""
+
+    name: str
+    done: bool
+    version: int
+    claims: tuple[str, ...]
+    cluster: tuple[Leftover, ...]
+    failures: tuple[NotRemoved, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the cluster, its kubeconfigs, and what to leave."""
+    parser.add_argument("name", metavar="CLUSTER", help="the cluster")
+    parser.add_argument(
+        "--yes", action="store_true", help="do it; without it, only show what would be done"
+    )
+    add_cluster_arguments(
+        parser,
+        "the cluster, with rights to patch nodes (default: $KUBECONFIG, otherwise ~/.kube/config)",
+        "the cluster of Cluster API's objects, if another",
+    )
+    parser.add_argument(
+        "--without-cluster", action="store_true", help="the cluster does not exist any more"
+    )
+    parser.add_argument(
+        "--foreign",
+        action="store_true",
+        help=(
+            "also remove taints of removals that another autoscaler has left behind; stop that "
+            "autoscaler first"
+        ),
+    )
+    parser.add_argument(
+        "--keep-soft-taints",
+        action="store_true",
+        help="leave soft taints to another autoscaler that is at work",
+    )
+    parser.add_argument(
+        "--keep-status", action="store_true", help="do not name the status ConfigMap as a remainder"
+    )
+    add_table_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Uninstall, or show what would be done. Returns 0, or 1 where something could not be removed.
+    Raises BadInput for a cluster that the table does not have."""
+    return uninstall(args, UninstallClock(time.time, time.sleep))
+
+
+def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
+    """See run."""
+    name, store = args.name, open_store(args)
+    current = store.policies.current(name)
+    latest = current or next(iter(store.policies.history(name, 1)), None)
+    if latest is None:
+        raise BadInput(name, "no such cluster", "outscaler get clusters lists them")
+    policy, prefix = _policy_of(latest), settings_of(store).deployment.secret_prefix
+    cleanup = None if args.without_cluster else _cleanup(args, policy)
+    if args.yes:
+        if current is not None:
+            current = _switched_off(store, current, policy)
+            _wait_for_operations(store, name, clock)
+        lease = _lease(store, name, clock)
+        try:
+            objects = cleanup.removed() if cleanup else ()
+            claims = [claim for claim in store.group_ownership.all() if claim.owner == name]
+            store.group_ownership.release(name, [(claim.provider, claim.key) for claim in claims])
+            if current is not None and not (cleanup and cleanup.failures):
+                store.policies.archive(current)
+            store.pauses.change(name, lambda _: ())
+            note(store, name, "uninstalled", {"objects": len(objects)}, at=clock.now())
+        finally:
+            store.leases.release(lease)
+    else:
+        objects = cleanup.found() if cleanup else ()
+        claims = [claim for claim in store.group_ownership.all() if claim.owner == name]
+    result = Uninstalled(
+        name=name,
+        done=args.yes,
+        version=current.version if current else 0,
+        claims=tuple(f"{claim.provider}#{claim.key}" for claim in claims),
+        cluster=objects,
+        failures=tuple(cleanup.failures) if cleanup else (),
+    )
+    rest = _remainder(args, policy, result, prefix)
+    emit(
+        args.output,
+        msgspec.to_builtins(result) | {"remains": rest},
+        lambda: _blocks(result, rest, _repeated(args)),
+    )
+    return 1 if result.failures else 0
+
+
+def _policy_of(latest_policy: StoredPolicy) -> Policy | None:
+    """Return a stored policy; None where this release cannot read it."""
+    from chalicelib.policy.load import load
+
+    try:
+        return load(
+            latest_policy.text, place=f"{latest_policy.name} version {latest_policy.version}"
+        )[0]
+    except BadInput as error:
+        warn(f"{error}; the policy is archived without being read")
+        return None
+
+
+def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
+    """Return what looks for and removes the rest, in the places that the policy uses; everywhere
+    where there is none that can be read. Raises BadInput where a kubeconfig is missing."""
+    from chalicelib.cli.cluster_cleanup import ClusterCleanup
+    from chalicelib.cli.doctor.needed_rules import capi_namespaces, makes_tokens, management_access
+    from chalicelib.cli.live_cluster import connected_by_file
+
+    management = (
+        connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else None
+    )
+    if management is None and policy is not None and management_access(policy) is not None:
+        raise BadInput(
+            "--management-kubeconfig",
+            "is not given, and the policy's Cluster API objects are in another cluster",
+            "name a kubeconfig for the management cluster",
+        )
+    return ClusterCleanup(
+        connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or ""),
+        soft=not args.keep_soft_taints,
+        foreign=args.foreign,
+        management_client=management,
+        group=policy.providers.get("clusterapi", {}).get("group", "") if policy else "",
+        namespaces=capi_namespaces(policy) if policy else ("",),
+        tokens=makes_tokens(policy) if policy else True,
+    )
+
+
+def _switched_off(store: Store, stored_policy: StoredPolicy, policy: Policy | None) -> StoredPolicy:
+    """Put a version with mode off in force and return it. The document loses its comments; the
+    version before keeps them."""
+    from chalicelib.cli.policy_files import text_values, written
+    from chalicelib.policy.compiled import compiled
+    from chalicelib.policy.load import digest, load
+    from chalicelib.runtime.mode_guard import permitted
+    from chalicelib.store.errors import PolicyChanged
+
+    if policy is None or not permitted(policy).plan:
+        return stored_policy
+    name = stored_policy.name
+    document = text_values(stored_policy.text)
+    document["spec"]["mode"] = "off"
+    document["spec"].pop("schedules", None)  # a schedule may replace the mode
+    text = written(document)
+    off, _ = load(text, place=name)
+    form, version = compiled(off, text), stored_policy.version
+    try:
+        store.policies.put(
+            name, text, digest(text), version, webhook=off.webhook.secret, compiled=form
+        )
+    except PolicyChanged as error:
+        raise BadInput(
+            name, f"another version was stored in the meantime ({error})", "repeat it"
+        ) from None
+    current = store.policies.current(name)
+    if current is None:
+        raise BadInput(name, "the policy was archived in the meantime", "repeat it")
+    return current
+
+
+def _wait_for_operations(store: Store, name: str, clock: UninstallClock) -> None:
+    """Wait until no operation is open. Raises BadInput with those that still are after LONGEST."""
+    until = clock.now() + LONGEST
+    warned = False
+    while opened := store.operations.list_open(name):
+        ids = ", ".join(operation.spec.id for operation in opened[:5])
+        if clock.now() >= until:
+            raise BadInput(
+                name,
+                f"{len(opened)} operations are still open: {ids}",
+                f"the mode is off; repeat it when outscaler get operations {name} is empty",
+            )
+        if not warned:
+            warn(f"{name}: mode off; waiting for {len(opened)} open operations to end: {ids}")
+            warned = True
+        clock.sleep(_PAUSE)
+
+
+def _lease(store: Store, name: str, clock: UninstallClock) -> Lease:
+    """Acquire the cluster's lease, so that no pass writes meanwhile. Raises LeaseHeld
+    after the longest lease."""
+    from chalicelib.store.errors import LeaseHeld
+
+    until = clock.now() + _LEASE
+    while True:
+        try:
+            return store.leases.acquire(name, f"uninstall-{uuid.uuid4()}", _LEASE)
+        except LeaseHeld:
+            if clock.now() >= until:
+                raise
+            clock.sleep(_PAUSE)
+
+
+def _repeated(args: argparse.Namespace) -> str:
+    """Return the command line that does what this one has shown: with the same
+    cluster, tables and limits."""
+    words = ["outscaler", "uninstall", args.name, "--yes"]
+    for name in ("kubeconfig", "context", "management_kubeconfig", "table", "policy_table"):
+        if value := getattr(args, name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    for name in ("without_cluster", "foreign", "keep_soft_taints", "keep_status"):
+        words += [f"--{name.replace('_', '-')}"] if getattr(args, name) else []
+    return shlex.join(words)
+
+
+def _remainder(
+    args: argparse.Namespace, policy: Policy | None, uninstalled: Uninstalled, prefix: str
+) -> list[str]:
+    """Return what the command may not remove, as commands where there are any. prefix: of
+    the deployment's secrets."""
+    from chalicelib.cli.cluster_cleanup import EXPIRED
+
+    rest = _roles(policy, keep_status=args.keep_status)
+    tokens = [
+        leftover.name.partition("/")[2]
+        for leftover in uninstalled.cluster
+        if EXPIRED in leftover.what
+    ]
+    if tokens:
+        rest.append(
+            f"kubectl -n kube-system delete secret {' '.join(tokens)} --ignore-not-found  # "
+            "expired tokens"
+        )
+    if policy and policy.kubernetes.watcher_secret:
+        rest.append(f"{_MANIFESTS} watcher | kubectl delete -f - --ignore-not-found")
+        rest.append("kubectl -n kube-system delete secret outscaler-watcher --ignore-not-found")
+    if not args.keep_status:
+        options = policy.options if policy else Options()
+        rest.append(
+            f"kubectl -n {options.namespace} delete configmap {options.status_config_map_name} "
+            "--ignore-not-found"
+        )
+    secrets = f"{prefix}{args.name}/"
+    rest.append(
+        f"aws ssm get-parameters-by-path --recursive --path /{secrets}  # then delete-parameter "
+        "for each"
+    )
+    rest.append(
+        f"aws secretsmanager list-secrets --filters Key=name,Values={secrets}  # then "
+        "delete-secret for each"
+    )
+    rest.append(f"the deployment, if this was its last cluster: {DOCS}/uninstall.md")
+    return rest
+
+
+def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
+    """Return the commands that delete the roles which the policy needs, with their
+    accounts and tokens. A role in another namespace than its file says is named, because
+    `-f` would delete another one."""
+    from chalicelib.cli.commands.manifests import manifest_name
+    from chalicelib.cli.doctor.needed_rules import (
+        ALL_FILES,
+        MANAGEMENT,
+        WORKLOAD_FILE,
+        needed_rules,
+    )
+
+    tail = "--ignore-not-found"
+    account = (
+        f"kubectl -n kube-system delete serviceaccount,secret outscaler outscaler-token {tail}"
+    )
+    whole = {
+        file: f"{_MANIFESTS} {manifest_name(file)} | kubectl delete -f - {tail}"
+        for file in ALL_FILES
+    }
+    whole[WORKLOAD_FILE] += "  # service account, roles, status"
+    if keep_status:
+        whole[WORKLOAD_FILE] = (
+            f"kubectl delete clusterrole,clusterrolebinding outscaler {tail}; kubectl -n "
+            "kube-system delete "
+            f"role,rolebinding outscaler outscaler-node-autoscalers {tail}  # of {_MANIFESTS} rbac"
+        )
+    commands = {WORKLOAD_FILE: whole[WORKLOAD_FILE]} if policy else whole
+    accounts = {"": account if keep_status else f"{_MANIFESTS} token | kubectl delete -f - {tail}"}
+    for rule in needed_rules(policy) if policy else ():
+        there = "--context MANAGEMENT " if rule.place == MANAGEMENT else ""
+        file, role = rule.source.file, rule.source.role
+        if rule.is_moved:
+            named = (
+                f"-n {rule.namespace} delete role,rolebinding {role} {tail}  # of {_MANIFESTS} "
+                f"{manifest_name(file)}"
+            )
+            commands[f"{there}{named}"] = f"kubectl {there}{named}"
+        else:
+            commands[f"{there}{file}"] = whole[file].replace("kubectl ", f"kubectl {there}")
+        if there:
+            accounts[there] = account.replace("kubectl ", f"kubectl {there}")
+    return [*commands.values(), *accounts.values()]
+
+
+def _blocks(uninstalled: Uninstalled, rest: list[str], repeated: str) -> list[Block]:
+    name, done = uninstalled.name, uninstalled.done
+    blocks: list[Block] = [
+        Table(
+            ("kind", "name", "what"),
+            tuple(
+                (leftover.kind, leftover.name, ", ".join(leftover.what))
+                for leftover in uninstalled.cluster
+            ),
+            title="Removed from the cluster" if done else "Would be removed from the cluster",
+            empty="nothing of Outscaler is in the cluster",
+        )
+    ]
+    if uninstalled.claims:
+        blocks.append(
+            f"Claims {'released' if done else 'that would be released'}: "
+            f"{', '.join(uninstalled.claims)}"
+        )
+    if uninstalled.failures:
+        rows = tuple((failure.kind, failure.name, failure.why) for failure in uninstalled.failures)
+        blocks.append(Table(("kind", "name", "why not"), rows, title="Not removed"))
+    if not done:
+        outcome = f"nothing is changed. Next: {repeated}"
+    elif uninstalled.failures:
+        outcome = (
+            "the mode is off; the policy stays until everything is removed. Repeat the command"
+        )
+    elif uninstalled.version:
+        outcome = f"version {uninstalled.version} of the policy is archived"
+    else:
+        outcome = "no policy was in force"
+    remains = "\n".join(["Remains, for you to delete:", *(f"  {line}" for line in rest)])
+    return [*blocks, f"{name}: {outcome}", remains]

@@ -1,0 +1,565 @@
+"""`outscaler explain node NAME`: explains whether a node is removed or stays, why, until when, and
+how to unblock it; lists its pods and the pods expected on it.
+
+reasons/text.py turns reasons into sentences; here, advice is added, which is only useful to
+an operator who asks. A drain rule's advice is part of its sentence, because a pod's owner
+also reads it in events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from chalicelib.cli.arguments import named
+from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, weakening
+from chalicelib.cli.output import Table, plural
+from chalicelib.cli.plan_output import on_node, some
+from chalicelib.model.group import GroupOptions, NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
+from chalicelib.model.plan import Plan
+from chalicelib.model.pod import Pod
+from chalicelib.model.policy import InterruptionAction, RebalanceAction
+from chalicelib.model.quantity import format_duration
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.text import disruption_words, sentence
+from chalicelib.views import consolidation as consolidation_view
+from chalicelib.views import lifecycle as lifecycle_view
+from chalicelib.views.cluster_view import (
+    ago,
+    as_json,
+    breaker_view,
+    coded,
+    notice_view,
+    operation_view,
+)
+
+_BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
+
+
+def answer(context: ExplainContext, name: str) -> Explanation:
+    """Explain the plan for a node, including one that is still being created. Raises
+    BadInput for an unknown name."""
+    from chalicelib.plan.what_if import owned_by
+
+    snapshot, plan = context.case.snapshot, context.plan
+    nodes = {node.name: node for node in snapshot.nodes}
+    coming = {promise.node for promise in plan.promises if promise.node}
+    named(name, {candidate: candidate for candidate in (*coming, *nodes)}, "explain node", "node")
+    expected = on_node(plan, name)
+    expected_table = Table(
+        ("how many", "which"),
+        ((str(len(expected)), some(expected)),) if expected else (),
+        title="Expected on it",
+    )
+    node = nodes.get(name)
+    if node is None:
+        says = f"Node {name} is on its way; {_pods_expected(expected)}."
+        return Explanation(
+            "node",
+            name,
+            (says,),
+            {"verdict": "upcoming", "expected": expected},
+            tables=(expected_table,),
+        )
+    group = next((group for group in snapshot.groups if owned_by(group, node)), None)
+    pods = [pod for pod in snapshot.pods if pod.node == name]
+    sentences, data = fate(context, node.name)
+    more, consolidation_data = consolidation(context, node.name, data)
+    sentences, data = (*sentences, *more), data | consolidation_data
+    more, lifecycle_data = lifecycle(plan, name)
+    sentences, data = (*sentences, *more), data | lifecycle_data
+    sentences = (*sentences, *recommendation(context, node))
+    more, notice_data = notice(context, name)
+    sentences, data = (
+        (*sentences, *more),
+        data | notice_data | {"spot": _is_spot(context, node, group)},
+    )
+    if expected:
+        sentences = (*sentences, f"{_pods_expected(expected)}.")
+    destinations: dict[str, str] = data.get("destinations", {})
+    ready = node.condition("Ready")
+    data |= {
+        "group": group.id if group else "",
+        "ready": ready is not None and ready.status == "True",
+        "unschedulable": node.unschedulable,
+        "allocatable": dict(sorted(node.allocatable.items())),
+        "taints": [str(taint) for taint in node.taints],
+        **_utilization(context, node, group),
+        "pods": [pod.key for pod in pods],
+        "expected": expected,
+    }
+    tables = (_pods(context, pods, destinations), replacements(context, name), expected_table)
+    gaps = weakening(plan, removal=True, node=name)
+    return Explanation("node", name, sentences, data, _facts(context, node, data), tables, gaps)
+
+
+def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say whether the node is removed, could be removed, or stays; what blocks the removal,
+    until when, and what helps."""
+    plan = context.plan
+    removal = next((removal for removal in plan.removals if removal.node == name), None)
+    if removal is not None:
+        evicting = len(removal.evict)
+        what = f"evicting {plural(evicting, 'pod')}" if evicting else "empty as it is"
+        why = (
+            ""
+            if removal.reason is DisruptionReason.UNNEEDED
+            else f" {disruption_words(removal.reason.value)}"
+        )
+        return (f"Node {name} would be removed now{why}, {what}.",), {
+            "verdict": "removed",
+            "how": removal.kind,
+            "evict": list(removal.evict),
+            "destinations": dict(sorted(removal.destinations.items())),
+            **({"removedFor": removal.reason.value} if why else {}),
+            **({"replacement": removal.replacement} if removal.replacement else {}),
+        }
+    restart = next((restart for restart in plan.restarts if restart.node == name), None)
+    if restart is not None:
+        what = (
+            f" evicting {plural(len(restart.evict), 'pod')}" if restart.evict else " empty as it is"
+        )
+        data: dict[str, Any] = {
+            "verdict": "restarted",
+            "evict": list(restart.evict),
+            "condition": restart.condition,
+        }
+        return (f"Node {name} would be restarted now because of {restart.condition},{what}.",), data
+    verdict = next((verdict for verdict in plan.unremovable if verdict.node == name), None)
+    operation = _open_operation(context, name)
+    unneeded = name in plan.unneeded
+    data = {"verdict": "unneeded" if unneeded else "stays"}
+    why = sentence(verdict.reason) if verdict is not None else "the plan does not mention it"
+    says = [
+        f"Node {name} is unneeded, and stays for now: {why}."
+        if unneeded
+        else f"Node {name} stays: {why}."
+    ]
+    if operation is not None:
+        data |= {"verdict": "leaving", "operation": _operation(operation)}
+        step = f"at step {operation.status.step or 'look'}, {operation.status.state.value}"
+        restarts = operation.spec.kind is OperationKind.RESTART_NODE
+        data |= {"verdict": "restarting"} if restarts else {}
+        says = [
+            (
+                f"Node {name} is being {'restarted' if restarts else 'removed'}: operation "
+                f"{operation.spec.id} is {step}."
+            )
+        ]
+    if verdict is not None:
+        helps, until = remedy(verdict.reason, plan.cluster), due(verdict.reason)
+        if helps and operation is None and not consolidation_view.is_going(plan, name):
+            says.append(f"What helps: {helps}.")
+        data["reason"] = coded(verdict.reason)
+        data |= {"holds": verdict.pod} if verdict.pod else {}
+        data |= {"until": format_time(until)} if until else {}
+        data |= {"remedy": helps} if helps else {}
+    return tuple(says), data
+
+
+def consolidation(
+    context: ExplainContext, name: str, said: Mapping[str, Any]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say by which move a node goes, or why it is not consolidated, unless that is why it is not
+    removed. said: what `fate` returned."""
+    plan = context.plan
+    if plan.consolidation is None:
+        return (), {}
+    move, verdict = (
+        consolidation_view.move_of(plan, name),
+        consolidation_view.verdict_of(plan, name),
+    )
+    data: dict[str, Any] = {"mode": plan.consolidation.mode}
+    says = []
+    if move is not None:
+        data["move"] = consolidation_view.move_data(move)
+        what = f"{consolidation_view.action(move)}: {consolidation_view.worth(move)}"
+        says.append(f"Consolidation: {what}; {consolidation_view.state_words(move.state)}.")
+    if verdict is not None:
+        helps, until = remedy(verdict.reason, plan.cluster), due(verdict.reason)
+        data["reason"] = coded(verdict.reason)
+        data |= {"until": format_time(until)} if until else {}
+        data |= {"remedy": helps} if helps else {}
+        is_told = move is not None and verdict.reason.code is ReasonCode.IN_REPLACEMENT
+        if said.get("reason") != data["reason"] and not is_told:
+            start = "It waits" if move is not None else "It is not consolidated"
+            says.append(f"{start}: {sentence(verdict.reason)}.")
+            says += [f"What helps: {helps}."] if helps else []
+    rows = consolidation_view.replacements_of(context.decided.memory, name)
+    data |= {"replacements": [as_json(row) for row in rows]} if rows else {}
+    return tuple(says), {"consolidation": data}
+
+
+def _is_spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> bool:
+    """Return whether a node is spot, by its labels or by its group as the policy has it."""
+    from chalicelib.plan.state.cluster_state import build_cluster_state
+    from chalicelib.plan.state.spot_groups import is_spot
+
+    case = context.case
+    known = build_cluster_state(case.snapshot, case.policy, case.memory, case.now).groups
+    return is_spot(
+        node, known[group.id].group if group is not None and group.id in known else group
+    )
+
+
+def notice(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say when a node's vendor takes it back, and what happens until then."""
+    now, settings = context.case.now, context.case.policy.spot
+    risks = (
+        memory.risk for memory in context.decided.memory.groups.values() if memory.risk is not None
+    )
+    view = notice_view(next((risk.notices[name] for risk in risks if name in risk.notices), None))
+    if view is None:
+        return (), {}
+    takes = "takes it back" if view.leaves_at > now else "was to take it back"
+    leaves = f"Its vendor {takes} at {format_time(view.leaves_at)}, {ago(view.leaves_at, now)}"
+    acts = settings is not None and settings.interruptions is InterruptionAction.ACT
+    happens = (
+        "its pods are evicted as their budgets permit, and nothing is forced"
+        if acts
+        else "nothing is done about it, as spec.spot.interruptions says"
+    )
+    return (f"{leaves}: {happens}.",), {"notice": as_json(view)}
+
+
+def recommendation(context: ExplainContext, node: Node) -> tuple[str, ...]:
+    """Say what follows from a vendor's recommendation to leave a node, where
+    spec.spot.rebalance asks for it."""
+    from chalicelib.plan.state.interruptions import REBALANCE_TAINT
+
+    settings, plan = context.case.policy.spot, context.plan
+    if (
+        settings is None
+        or settings.rebalance is not RebalanceAction.PREFER
+        or node.taint(REBALANCE_TAINT) is None
+    ):
+        return ()
+    first = ", and consolidation takes it first" if plan.consolidation is not None else ""
+    return (f"Its vendor recommends to leave it: new pods avoid it{first} (spec.spot.rebalance).",)
+
+
+def _pods_expected(pods: Sequence[str]) -> str:
+    return f"{plural(len(pods), 'pending pod')} {'is' if len(pods) == 1 else 'are'} expected on it"
+
+
+def lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say why a node should go although it is needed, what holds it, and what helps;
+    nothing where it need not."""
+    verdict = lifecycle_view.verdict_of(plan, name)
+    if verdict is None:
+        return (), {}
+    advice = remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
+    says = lifecycle_view.says(verdict, is_restarted=lifecycle_view.restarts(plan, name))
+    return (says, *([f"What helps: {advice}."] if advice else [])), {
+        "lifecycle": lifecycle_view.verdict_data(verdict)
+    }
+
+
+def replacements(context: ExplainContext, name: str) -> Table:
+    """Return how far the replacements of a node have come."""
+    now = context.case.now
+    rows = []
+    for row in consolidation_view.replacements_of(context.decided.memory, name):
+        bought = f"bought {ago(row.bought_at, now)}" if row.bought_at else ""
+        proposed = f"proposed {ago(row.proposed_at, now)}"
+        since = f"{consolidation_view.state_words(row.state)} since {format_time(row.since)}"
+        new = f"new nodes: {some(row.new_nodes)}" if row.new_nodes else ""
+        gone = f"gone: {some(row.gone)}" if row.gone else ""
+        why = f"{row.why}; not before {format_time(row.until)}" if row.is_over else ""
+        history = "; ".join(filter(None, (proposed, bought, since, new, gone, why)))
+        rows.append((row.id, consolidation_view.replacement_action(row), history))
+    return Table(("replacement", "what", "how far"), tuple(rows), title="Replacements")
+
+
+def _open_operation(context: ExplainContext, node: str) -> Operation | None:
+    for operation in context.case.memory.operations:
+        if operation.is_open and any(target.node == node for target in operation.spec.targets):
+            return operation
+    return None
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    view = as_json(operation_view(operation))
+    data = {
+        key: view[key] for key in ("id", "kind", "state", "step", "attempt", "plan", "createdAt")
+    }
+    data |= {"step": view["step"] or "look", "createdAt": format_time(operation.spec.created_at)}
+    return data | ({"deadline": view["deadline"]} if operation.spec.deadline else {})
+
+
+def _utilization(context: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
+    """Return the node's requested share and the threshold that applies to it
+    (docs/reference/scale-down.md "Utilization")."""
+    from chalicelib.plan.removal.candidates import Usage
+    from chalicelib.plan.state.cluster_state import build_cluster_state
+
+    case, own, options = (
+        context.case,
+        group.options if group else GroupOptions(),
+        context.case.policy.options,
+    )
+    ignore = own.ignore_daemonsets_utilization
+    usage = Usage(build_cluster_state(case.snapshot, case.policy, case.memory, case.now))
+    used = usage.of(
+        node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore
+    )
+    if used is None:
+        return {}
+    threshold, default = (
+        (own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
+        if used.gpu
+        else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold)
+    )
+    return {
+        "utilization": {
+            "resource": used.resource,
+            "share": round(used.share, 4),
+            "threshold": default if threshold is None else threshold,
+        }
+    }
+
+
+def _facts(
+    context: ExplainContext, node: Node, data: dict[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    memory, now = context.decided.memory, context.case.now
+    timers = memory.nodes.get(node.name)
+    since = timers.unneeded_since if timers is not None else 0.0
+    used, operation = data.get("utilization"), data.get("operation")
+    blocked_by_breaker = data.get("reason", {}).get("code") in _BREAKER_REASONS
+    return (
+        ("node group", data["group"] or "none: it is not autoscaled"),
+        ("ready", "yes" if data["ready"] else "no"),
+        ("cordoned", "yes" if node.unschedulable else ""),
+        ("spot", "yes" if data["spot"] else ""),
+        ("allocatable", amounts(node.allocatable)),
+        ("taints", ", ".join(data["taints"])),
+        ("marked by", node.annotations.get(OPERATION_ANNOTATION, "")),
+        (
+            "in use",
+            f"{used['resource']} {used['share']:.0%}, threshold {used['threshold']:.0%}"
+            if used
+            else "",
+        ),
+        (
+            "unneeded since",
+            f"{format_time(since)}, for {format_duration(now - since)}" if since else "",
+        ),
+        ("held by", data.get("holds", "")),
+        ("until", data.get("until", "")),
+        ("circuit breaker", breaker_view(memory, now).line if blocked_by_breaker else ""),
+        ("operation", f"{operation['id']}, since {operation['createdAt']}" if operation else ""),
+        ("given up after", operation.get("deadline", "") if operation else ""),
+    )
+
+
+def _pods(context: ExplainContext, pods: list[Pod], destinations: dict[str, str]) -> Table:
+    """Return the node's pods and, if it is to be removed, their destinations."""
+    rows: list[tuple[str, ...]] = []
+    for pod in pods:
+        cls = context.case.snapshot.cls(pod)
+        owner = f"{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else "none"
+        row = (pod.key, amounts(cls.requests), owner)
+        rows.append((*row, destinations.get(pod.key, "-")) if destinations else row)
+    columns = ("pod", "requests", "owner", *(["would go to"] if destinations else []))
+    return Table(columns, tuple(rows), title="Pods on it", empty="no pod runs on it")
+
+
+# -- advice
+
+
+def remedy(reason: Reason, cluster: str) -> str:
+    """Return the advice without a full stop; empty where the reason's own sentence contains it.
+    cluster: its name, for commands.
+
+    RecentlyUnremovable returns the advice for the cause that the last simulation of the node found.
+    """
+    params = reason.params
+    if reason.code is ReasonCode.RECENTLY_UNREMOVABLE and "was" in params:
+        cause = {name: value for name, value in params.items() if name not in {"until", "was"}}
+        return remedy(Reason(ReasonCode(str(params["was"])), cause), cluster)
+    share = "Utilization" if params.get("resource") in ("cpu", "memory") else "GpuUtilization"
+    threshold = f"scaleDown{share}Threshold"
+    cooldown = params.get("which", "a cooldown")
+    return _ADVICE.get(reason.code, "").format(
+        cluster=cluster, threshold=threshold, cooldown=cooldown
+    )
+
+
+def due(reason: Reason) -> float:
+    """Return the instant at which the reason expires by itself, epoch seconds; 0.0
+    where it does not expire."""
+    params = reason.params
+    if "until" in params:
+        return float(params["until"])
+    return (
+        float(params["since"]) + float(params["needs"])
+        if {"since", "needs"} <= params.keys()
+        else 0.0
+    )
+
+
+_ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
+    {
+        ReasonCode.SCALE_DOWN_DISABLED: "set scaleDownEnabled to true",
+        ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION: (
+            "take the annotation cluster-autoscaler.kubernetes.io/scale-down-disabled off the node"
+        ),
+        ReasonCode.SCALE_DOWN_UNREADY_DISABLED: (
+            "mend the node, or set scaleDownUnreadyEnabled to true"
+        ),
+        ReasonCode.NOT_AUTOSCALED: (
+            "if it should be, make its group known: nodeGroups of the policy, or the provider's "
+            "discovery"
+        ),
+        ReasonCode.NOT_UNNEEDED_LONG_ENOUGH: (
+            "nothing but time; scaleDownUnneededTime says how long"
+        ),
+        ReasonCode.NOT_UNREADY_LONG_ENOUGH: "nothing but time; scaleDownUnreadyTime says how long",
+        ReasonCode.GROUP_MIN_SIZE: "lower the group's minimum",
+        ReasonCode.MINIMAL_RESOURCE_LIMIT: (
+            "lower the cluster's minimum: coresTotal, memoryTotal, gpuTotal"
+        ),
+        ReasonCode.BEING_DELETED: (
+            "nothing: it is on its way out; a mark that nobody is coming for is taken off by the "
+            "next pass"
+        ),
+        ReasonCode.NOT_UNDERUTILIZED: "let its pods ask for less, or raise {threshold}",
+        ReasonCode.IDENTITY_CONTESTED: (
+            "delete the Node object that names the wrong machine, and look at its kubelet"
+        ),
+        ReasonCode.RECENTLY_UNREMOVABLE: (
+            "nothing but time; unremovableNodeRecheckTimeout says how long"
+        ),
+        ReasonCode.NO_PLACE_TO_MOVE_PODS: (
+            "make room for the pod on other nodes, or let it ask for less; explain pod "
+            "with --remove-node shows what each group has against it"
+        ),
+        ReasonCode.BLOCKED_BY_ON_COMPLETION_POD: (
+            'wait for the pod, or take its annotation safe-to-evict: "on-completion" off'
+        ),
+        ReasonCode.IN_COOLDOWN: "nothing but time; {cooldown} says how long",
+        ReasonCode.PARALLELISM: (
+            "nothing but time; maxDrainParallelism and maxScaleDownParallelism say how many at once"
+        ),
+        ReasonCode.ATOMIC_FAILED: (
+            "see why the group's other nodes stay: outscaler explain group GROUP --cluster "
+            "{cluster}"
+        ),
+        ReasonCode.NOT_EVALUATED: (
+            "nothing: the next pass goes on; if it never comes to this node, raise "
+            "scaleDownSimulationTimeout"
+        ),
+        ReasonCode.NODE_COOLDOWN: (
+            "nothing but time; the group's own cooldown at its provider says how long"
+        ),
+        ReasonCode.GROUP_FROZEN: (
+            "mend its unready nodes; timers go on where they were when it is well again"
+        ),
+        ReasonCode.DISRUPTION_LIMIT: (
+            "nothing but time; spec.maxDisruption says how many; outscaler release {cluster} --yes "
+            "lifts it for a while"
+        ),
+        ReasonCode.DISRUPTION_BUDGET: (
+            "nothing but time; spec.disruptionBudgets says how many at once, and when"
+        ),
+        ReasonCode.DISRUPTION_BRAKE: (
+            "see whether so many nodes may really go, then: outscaler release {cluster}"
+        ),
+        ReasonCode.OUTSIDE_WINDOW: "nothing but time; spec.maintenanceWindows says when",
+        ReasonCode.PAUSED: "end the pause: outscaler resume {cluster}; it ends by itself, too",
+        ReasonCode.GROUP_GROWING: "nothing but a moment: its group is being made larger",
+        ReasonCode.REMOVAL_FAILED: (
+            "mend what is named; it is tried again later, and the later the more often it failed"
+        ),
+        ReasonCode.BOUGHT_BACK: (
+            "nothing but time; removals wait as the scheduler places these pods so that a node "
+            "must be bought again"
+        ),
+        ReasonCode.NOT_STARTED: (
+            "nothing but time; maxNodeStartupTime says how long a node may take to be ready"
+        ),
+        ReasonCode.PROMISED: "nothing: it is needed for that pod",
+        ReasonCode.POOL_MIN_SIZE: "lower the minimum of the pool that its group is part of",
+        ReasonCode.RULE_NEEDS_NODE: (
+            "raise the rule's threshold, or switch the rule off: it would buy the node again"
+        ),
+        ReasonCode.HEADROOM: (
+            "lower spec.headroom, or a schedule's: its free room is what is kept free"
+        ),
+        ReasonCode.CLUSTER_UNHEALTHY: (
+            "mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how "
+            "many are too many"
+        ),
+        ReasonCode.UNEXPECTED: "look at what it names; everything else goes on without it",
+        ReasonCode.NO_PRICE: "add its instance type or rates to spec.prices",
+        ReasonCode.CONSOLIDATION_OFF: (
+            "nothing, or name its group in consolidation.groups; see the text"
+        ),
+        ReasonCode.NODE_TOO_YOUNG: "nothing but time; consolidation.minNodeAge says how long",
+        ReasonCode.NOT_QUIET: (
+            "nothing but time; consolidation.quietTime says how long; give short jobs nodes of "
+            "their own"
+        ),
+        ReasonCode.POD_MOVED_RECENTLY: (
+            "nothing but time; consolidation.movesPerPodPerDay says how often"
+        ),
+        ReasonCode.DO_NOT_DISRUPT: (
+            "take the annotation karpenter.sh/do-not-disrupt off, if the node may go"
+        ),
+        ReasonCode.NO_CHEAPER_PLACE: (
+            "nothing: its pods are where they cost least; mode full of consolidation looks at "
+            "purchases, too"
+        ),
+        ReasonCode.SAVINGS_TOO_SMALL: "nothing, or lower consolidation.minSavings",
+        ReasonCode.NOT_WORTH_DISRUPTION: "nothing, or raise consolidation.aggressiveness",
+        ReasonCode.SAME_SHAPE: (
+            "see why equal machines have different prices, in spec.prices or at the provider"
+        ),
+        ReasonCode.SPOT_FLEXIBILITY: (
+            "set consolidation.spotToSpot and name more spot groups, or leave it as it is"
+        ),
+        ReasonCode.SURGE_LIMIT: (
+            "nothing but time: a replacement under way must end first; consolidation.maxSurge and "
+            "maxReplacements say "
+            "how many"
+        ),
+        ReasonCode.NOT_ROBUST: (
+            "make a little more room on other nodes, or loosen the constraints of the named pod"
+        ),
+        ReasonCode.NOT_CONFIRMED: "nothing but time; consolidation.confirmAfter says how long",
+        ReasonCode.PRICE_UNSETTLED: "nothing but time; consolidation.priceSettleTime says how long",
+        ReasonCode.OTHER_MOVE_BETTER: "nothing: a later pass looks at it again",
+        ReasonCode.SEARCH_LIMIT: (
+            "nothing: a later pass goes on; consolidation.effort says how long it searches"
+        ),
+        ReasonCode.IN_REPLACEMENT: (
+            "nothing: outscaler get operations {cluster} shows what is under way"
+        ),
+        ReasonCode.REPLACEMENT_FAILED: (
+            "see to what is named; it is tried again by itself, later after each failure"
+        ),
+        ReasonCode.NODE_AT_RISK: "nothing: its pods move before the vendor takes it back",
+        ReasonCode.SPOT_SHARE: "raise spot.maxShare, or add spot groups",
+        ReasonCode.ON_DEMAND_BASE: "lower spot.onDemandBase",
+        ReasonCode.SPOT_RETURN: "nothing but time; spot.returnAfter says how long",
+        ReasonCode.NOT_EXPIRED: "nothing but time; nodeLifecycle.maxNodeAge says how long",
+        ReasonCode.GROUP_BUSY: "nothing: it goes on when the vendor is ready",
+        ReasonCode.NOT_SICK_LONG_ENOUGH: "nothing but time; nodeLifecycle.repair says how long",
+        ReasonCode.CONDITION_PAUSES: (
+            "nothing but time; flapTime of nodeLifecycle.repair says how long"
+        ),
+        ReasonCode.RENEWAL_RESTS: (
+            "see to what is named, then: outscaler retry {cluster} group NAME"
+        ),
+        ReasonCode.TOO_MANY_UNHEALTHY: "find the common cause, or raise nodeLifecycle.maxUnhealthy",
+        ReasonCode.REPAIRED_ONE_BY_ONE: (
+            "raise the group's maximum, so that a new node may come first"
+        ),
+        ReasonCode.CANNOT_RESTART: "write action: replace in nodeLifecycle.repair",
+    }
+)

@@ -1,5 +1,0 @@
-"""The subcommands of `outscaler`, a module each.
-
-Here: add_arguments(parser) and run(args) -> exit code of each. Not here: their table
-(command/main.py), what several of them use (command/).
-"""

@@ -1,0 +1,289 @@
+"""HTTP read routes for people and scripts: status, decisions, history. They only read, and only
+the table, never a cluster.
+
+Response fields are stable: they are added, never renamed. Instants are RFC 3339, absent ones
+null; durations are seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from chalicelib.functions.http_response import HttpError, HttpResponse, refuse_newer_schema
+from chalicelib.journal.redaction import without_secrets
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.operation import Operation
+from chalicelib.model.pause import Pause
+from chalicelib.model.policy import Options, Policy
+from chalicelib.model.timestamps import parse_time
+from chalicelib.runtime.active_policy import in_force_or_problem
+from chalicelib.runtime.messages import cluster_name_ok
+from chalicelib.runtime.mode_guard import permitted
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.errors import RowUnreadable
+from chalicelib.store.leases import LastPass, ScanState
+from chalicelib.store.policies import not_used
+from chalicelib.views import cluster_view as views
+from chalicelib.views.cluster_view import as_json, instant
+from chalicelib.views.consolidation import replacement_views
+from chalicelib.views.lifecycle import verdict_data
+
+if TYPE_CHECKING:
+    from chalicelib.store import JournalEntry, StoredPolicy
+    from chalicelib.views.rows import NodeRow
+
+LIMIT, MAX_LIMIT, MAX_FULL = 20, 100, 5
+
+_NUMBER = re.compile(r"[0-9]{1,4}\Z")
+
+
+def healthz() -> HttpResponse:
+    """Handle GET /healthz: this function runs. It reads nothing, because the
+    route is open to everyone."""
+    return HttpResponse(200, {"status": "ok"})
+
+
+def clusters(runtime: Runtime) -> HttpResponse:
+    """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError,
+    health, problem, openOperations}]}, by name; `problem` says why the policy cannot be used, null
+    where it can. Where policies are stored in a place that is not used, also "problems" with a line
+    each."""
+    refuse_newer_schema(runtime)
+    stored_policies = runtime.store.policies.all_current()
+    left_behind = runtime.store.moving.not_moved(stored_policies)
+    problems = (
+        {"problems": [f"{not_used(left_behind)}; run outscaler migrate"]} if left_behind else {}
+    )
+    lines = []
+    for stored in stored_policies:
+        policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
+        lines.append(
+            without_secrets(_summary(stored, policy, problem, runtime), stored.text, policy)
+        )
+    return HttpResponse(200, {"clusters": lines, **problems})
+
+
+def cluster(name: str, runtime: Runtime) -> HttpResponse:
+    """Handle GET /clusters/{name}: its summary and policy, groups, nodes, the cost, open
+    operations, cooldowns, circuit breaker, nodes with timers."""
+    refuse_newer_schema(runtime)
+    stored, now = _stored(name, runtime), runtime.clock()
+    policy, problem = in_force_or_problem(stored, now, runtime.deployment)
+    summary, memory = _summary(stored, policy, problem, runtime), Memory()
+    try:
+        memory = runtime.store.memory.look(name)
+    except RowUnreadable as error:
+        summary |= {"problem": str(error)}
+    body = {
+        **summary,
+        "policy": _policy(policy) if policy else {"error": problem},
+        **_tables(name, memory, now, runtime),
+        "operations": [_operation(operation) for operation in memory.operations],
+        "replacements": [as_json(view) for view in replacement_views(memory)],
+        "cooldowns": _cooldowns(memory, policy.options, now) if policy else {},
+        "brake": as_json(views.breaker_view(memory, now)),
+        "timers": [
+            {
+                "node": node,
+                "unneededSince": instant(timers.unneeded_since),
+                "unremovableUntil": instant(timers.unremovable_until),
+            }
+            for node, timers in sorted(memory.nodes.items())
+            if timers.unneeded_since or timers.unremovable_until
+        ],
+    }
+    return HttpResponse(200, without_secrets(body, stored.text, policy))
+
+
+def decisions(name: str, parameters: Mapping[str, str], runtime: Runtime) -> HttpResponse:
+    """Handle GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind,
+    plan, …}]}, newest first.
+
+    `limit` is 1 to 100, default 20; `before` RFC 3339, for the next page; `full=true` adds
+    the whole plan, limit 5.
+    """
+    refuse_newer_schema(runtime)
+    unknown = sorted(set(parameters) - {"limit", "before", "full"})
+    if unknown:
+        raise BadInput(f"query: {unknown[0]}", "is not a parameter", "use limit, before or full")
+    full_text = parameters.get("full", "false")
+    if full_text not in ("true", "false"):
+        raise BadInput("query: full", f"{full_text[:40]!r}", "use true or false")
+    full = full_text == "true"
+    most = MAX_FULL if full else MAX_LIMIT
+    limit = parameters.get("limit", str(min(LIMIT, most)))
+    if not _NUMBER.match(limit) or not 1 <= int(limit) <= most:
+        raise BadInput("query: limit", f"{limit[:40]!r}", f"use a whole number from 1 to {most}")
+    before = None
+    if "before" in parameters:
+        try:
+            before = parse_time(parameters["before"])
+        except BadInput as bad:
+            raise BadInput("query: before", bad.problem, bad.remedy) from None
+    stored = _stored(name, runtime)
+    entries = runtime.store.journal.recent(name, int(limit), before=before)
+    policy, _ = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
+    body = {"decisions": [_decision(entry, full=full) for entry in entries]}
+    return HttpResponse(200, without_secrets(body, stored.text, policy))
+
+
+def _stored(name: str, runtime: Runtime) -> StoredPolicy:
+    stored = runtime.store.policies.current(name) if cluster_name_ok(name) else None
+    if stored is None:
+        raise HttpError(404, f"clusters/{name[:64]}: not known; GET /clusters lists those that are")
+    return stored
+
+
+def _summary(
+    stored: StoredPolicy, policy: Policy | None, problem: str, runtime: Runtime
+) -> dict[str, Any]:
+    """Return the summary of a cluster. What its rows contain never fails the lines
+    of others: it becomes a problem."""
+    permission = permitted(policy) if policy is not None else None
+    scan, opened = ScanState(), None
+    interval = policy.scan_interval if policy is not None else None
+    try:
+        scan, opened = (
+            runtime.store.scan_states.due(stored.name),
+            len(runtime.store.operations.look(stored.name)),
+        )
+    except RowUnreadable as error:
+        interval, problem = None, problem or str(error)
+    planned = permission is not None and permission.plan
+    return {
+        "name": stored.name,
+        "mode": permission.word if permission is not None else "unreadable",
+        "version": stored.version,
+        **as_json(views.passes_view(scan)),
+        "health": views.health(interval, scan, runtime.clock(), planned=planned),
+        "problem": problem or None,
+        "openOperations": opened,
+    }
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    """Summarise the policy without the names of secrets."""
+    return {
+        "mode": permitted(policy).word,
+        "scanInterval": policy.scan_interval,
+        "providers": sorted(policy.providers),
+        "nodeGroups": [
+            {
+                "provider": group.provider,
+                "id": group.id,
+                "min": group.min,
+                "max": group.max,
+                "priority": group.priority,
+            }
+            for group in policy.node_groups
+        ],
+        "expander": list(policy.options.expander),
+        "webhook": bool(policy.webhook.secret),
+    }
+
+
+def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str, Any]:
+    """Return the rows of groups and nodes, what is remembered of a group, and what the last
+    decision and the last pass say of both; and the cost."""
+    # Every function imports this module, and none but this one needs the rows.
+    from chalicelib.journal.journal import DecisionUnreadable, last_decision
+    from chalicelib.views.bill import cost_view
+    from chalicelib.views.rows import group_rows, node_rows
+
+    passed, decision = LastPass(), None
+    pauses: tuple[Pause, ...] = ()
+    with suppress(RowUnreadable):  # the summary says so
+        passed = runtime.store.scan_states.last(name, points=True) or passed
+    with suppress(DecisionUnreadable):
+        decision = last_decision(name, passed, runtime.store.journal)
+    with suppress(RowUnreadable):
+        pauses = runtime.store.pauses.current(name)
+    plan, entries = (
+        decision.plan if decision is not None else None,
+        runtime.store.journal.recent(name, MAX_LIMIT),
+    )
+    rows = group_rows(plan, memory, passed.overview, now, pauses=pauses, entries=entries)
+    new = {row.group: _group(row.group, GroupMemory(target=row.target), now) for row in rows}
+    groups = new | {key: _group(key, group, now) for key, group in memory.groups.items()}
+    shown = {row.group: as_json(row) for row in rows}
+    return {
+        "groups": [shown.get(key, {}) | groups[key] for key in sorted(groups)],
+        "nodes": [_node(row) for row in node_rows(plan, passed.overview, rows, memory)],
+        "cost": as_json(cost_view(passed.overview.bill, plan))
+        if passed.overview.bill is not None
+        else None,
+    }
+
+
+def _node(row: NodeRow) -> dict[str, Any]:
+    reasons = {"reason": row.reason, "consolidation": row.consolidation}
+    lifecycle = verdict_data(row.lifecycle) if row.lifecycle is not None else None
+    coded = {key: views.coded(why) if why is not None else None for key, why in reasons.items()}
+    return as_json(row) | coded | {"lifecycle": lifecycle}
+
+
+def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
+    """Return one node group: its target, the expected nodes, its backoff while it
+    lasts, and what it has taught."""
+    view = views.group_view(name, memory, now)
+    request, backoff = view.request, view.backoff_at(now)
+    return {
+        "group": name,
+        "target": view.target,
+        "expected": request
+        and {
+            "nodes": request.increase,
+            "since": instant(request.since),
+            "by": instant(request.expected_at),
+        },
+        "backOff": backoff and as_json(backoff),
+        "lastAdd": instant(view.last_add),
+        "lastDelete": instant(view.last_delete),
+        "lastFailure": instant(view.last_failure),
+        "joins": as_json(view.joins),
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    """Return one open operation with the names of its nodes and its progress, without the claim."""
+    data = as_json(views.operation_view(operation)) | {
+        "nodes": [target.node for target in operation.spec.targets]
+    }
+    return {
+        key: value
+        for key, value in data.items()
+        if key not in ("claimedBy", "claimedUntil", "sentAt")
+    }
+
+
+def _cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | None]:
+    """Return until when each cooldown blocks scale-down; null where none does."""
+    delays = {
+        "afterAdd": (memory.last_scale_up, options.scale_down_delay_after_add),
+        "afterDelete": (memory.last_scale_down, options.scale_down_delay_after_delete),
+        "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
+    }
+    # per group, each group shows its own last change
+    running = not options.scale_down_delay_type_local
+    return {
+        name: instant(since + delay) if running and since and since + delay > now else None
+        for name, (since, delay) in delays.items()
+    }
+
+
+def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "at": views.exact(entry.at),
+        "kind": entry.kind,
+        "plan": entry.plan,
+        "facts": entry.facts,
+    }
+    data |= {"operation": entry.operation} if entry.operation else {}
+    data |= {"group": entry.group} if entry.group else {}
+    return data | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})

@@ -1,0 +1,342 @@
+"""Values of metrics: gauges and counters of a pass, counters of a step and of the end of an
+operation, and the closed lists of their labels (docs/reference/reporting.md "Metrics").
+
+Each name and value that is counted stays in the cluster's ledger permanently. A label value
+therefore comes from a list that is known in advance; a vendor's own code is never one (it is a
+field of the log line and in the journal).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from chalicelib.cluster.errors import ClusterError
+from chalicelib.journal.metrics import BUCKETS, COSTS, Values, key, parts
+from chalicelib.journal.operation_events import OperationStep, kept
+from chalicelib.model.errors import BadInput
+from chalicelib.model.join_summary import join_summary
+from chalicelib.model.memory import JoinStatistics
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, Succeeded
+from chalicelib.model.plan import GroupVerdict, Plan
+from chalicelib.model.policy import Options
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.providers.kit.errors import ProviderError
+from chalicelib.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from chalicelib.plan.state.cluster_state import ClusterState
+
+OF_PROVIDERS = frozenset(kind.__name__ for kind in ProviderError.__subclasses__())
+OF_CLUSTERS = frozenset(f"Cluster{kind.__name__}" for kind in ClusterError.__subclasses__()) | {
+    "ClusterError"
+}
+REASONS = OF_PROVIDERS | OF_CLUSTERS | {"DeadlineExceeded", "NotStarted", ABANDONED, "timeout"}
+
+#: The first match decides what an exception counts as.
+ERRORS: tuple[tuple[type[BaseException], str], ...] = (
+    (ClusterError, "apiCallError"),
+    (ProviderError, "cloudProviderError"),
+    (BadInput, "configurationError"),
+    (StoreError, "transientError"),
+    (BaseException, "internalError"),
+)
+
+
+MOVE_STATES = ("shadow", "wanted", "begins", "proposed", "buying", "waiting", "draining")
+LIMITS = ((CPU, "CpuResourceLimit"), (MEMORY, "MemoryResourceLimit"))
+
+
+def known_reason(cls: str) -> str:
+    """Return the class of an error as a label: one of REASONS, or Other."""
+    return cls if cls in REASONS else "Other"
+
+
+def error_counts(error: BaseException) -> dict[str, float]:
+    """Return the increments for a pass that failed."""
+    return {
+        key(
+            "errors_total", type=next(name for kind, name in ERRORS if isinstance(error, kind))
+        ): 1.0
+    }
+
+
+def step_counts(step: OperationStep) -> dict[str, float]:
+    """Return the increments for evictions: granted ones at once; refused ones, which are retried,
+    when the drain gives up on them."""
+    refused = step.outcome.refused if step.gives_up else ()
+    counts = {"succeeded": len(step.outcome.evicted), "failed": len(refused)}
+    return {
+        key("evicted_pods_total", eviction_result=result): float(count)
+        for result, count in counts.items()
+        if count
+    }
+
+
+def end_counts(
+    operation: Operation, outcome: Succeeded | Failed, unready: frozenset[str] = frozenset()
+) -> dict[str, float]:
+    """Return the increments for an operation that is over. unready: nodes that were not ready when
+    their removal was planned.
+
+    An operation that Outscaler cancelled itself is not a failure and counts nothing, nor
+    does the evacuation of a node that its vendor has not taken. A node that its vendor has
+    taken is not scaled down.
+    """
+    spec = operation.spec
+    if spec.kind is OperationKind.RESTART_NODE:
+        return _restart_counts(operation, outcome)
+    if isinstance(outcome, Failed):
+        return _failure_counts(operation, outcome)
+    if spec.kind is OperationKind.SCALE_UP:
+        return {key("scaled_up_nodes_total"): float(max(0, spec.to_size - spec.from_size))}
+    if spec.kind is OperationKind.DELETE_INSTANCES:
+        return {key("old_unregistered_nodes_removed_count"): float(len(spec.targets))}
+    counts: dict[str, float] = {}
+    chosen = key("disrupted_nodes_total", reason=_disruption(spec.reason))
+    for target in spec.targets if spec.kind is OperationKind.DELETE_NODES else ():
+        if spec.interrupted:
+            counts[chosen] = counts.get(chosen, 0.0) + 1.0
+        elif not kept(outcome, target.node):
+            # docs/reference/reporting.md "Removal labels"
+            reason = (
+                "unready"
+                if target.node in unready
+                else "underutilized"
+                if target.evict
+                else "empty"
+            )
+            series = key("scaled_down_nodes_total", reason=reason)
+            counts[series] = counts.get(series, 0.0) + 1.0
+            counts[chosen] = counts.get(chosen, 0.0) + 1.0
+    return counts
+
+
+def _disruption(reason: str) -> str:
+    """Return the reason of a removal as a label."""
+    if not reason:
+        return DisruptionReason.UNNEEDED.value
+    return reason if reason in set(DisruptionReason) else "Other"
+
+
+def _restart_counts(operation: Operation, outcome: Succeeded | Failed) -> dict[str, float]:
+    failures = _failure_counts(operation, outcome) if isinstance(outcome, Failed) else {}
+    if isinstance(outcome, Failed) and not failures:
+        return {}
+    return {
+        key("node_restarts_total", result="failed" if failures else "succeeded"): 1.0
+    } | failures
+
+
+def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
+    if outcome.error_class in NOT_FAILED:
+        return {}
+    counts = {key("failed_operations_total", kind=operation.spec.kind.value): 1.0}
+    if operation.spec.kind is OperationKind.SCALE_UP:
+        counts[key("failed_scale_ups_total", reason=known_reason(outcome.error_class))] = 1.0
+    for classes, kind in ((OF_CLUSTERS, "apiCallError"), (OF_PROVIDERS, "cloudProviderError")):
+        if outcome.error_class in classes:
+            return counts | {key("errors_total", type=kind): 1.0}
+    return counts
+
+
+def pass_gauges(
+    plan: Plan,
+    options: Options,
+    before: Values,
+    joins: Mapping[str, JoinStatistics] = MappingProxyType({}),
+) -> dict[str, float]:
+    """Return every gauge after this pass. before: those of the last pass, of which two instants,
+    the costs and the circuit breaker are used: where removals are paused for another reason, the
+    breaker was not asked and is as it was. joins: what groups have taught."""
+    health = plan.health
+    most = sum(group.max for group in plan.groups)
+    # All pods that the scheduler refused, including those for which nodes are coming,
+    # as upstream counts them.
+    refused = sum(len(item.pods) for item in plan.unschedulable) + sum(
+        len(up.pods) for up in plan.scale_ups
+    )
+    refused += len(plan.fits_existing)
+    unseen = sum(
+        len(item.pods) for item in plan.ignored if item.reason.code is ReasonCode.NOT_YET_SEEN
+    )
+    reasons = Counter(verdict.reason.code.value for verdict in plan.unremovable)
+    cooldown = any(
+        note is not None and note.code is ReasonCode.IN_COOLDOWN
+        for note in (*plan.notes, plan.paused)
+    )
+    brake = is_braked(plan) or (plan.paused is not None and before.get(key("brake"), 0.0) > 0)
+    gauges = {
+        key("cluster_safe_to_autoscale"): float(health.healthy),
+        key("nodes_count", state="ready"): float(health.ready),
+        key("nodes_count", state="unready"): float(health.unready),
+        key("nodes_count", state="notStarted"): float(health.not_started),
+        key("nodes_count", state="suspended"): float(health.suspended),
+        key("nodes_count", state="unregistered"): float(health.unregistered),
+        key("nodes_count", state="longUnregistered"): float(health.long_unregistered),
+        key("node_groups_count", node_group_type="autoscaled"): float(len(plan.groups)),
+        key("unschedulable_pods_count", type="unschedulable"): float(refused),
+        key("unschedulable_pods_count", type="scheduler_unprocessed"): float(unseen),
+        key("max_nodes_count"): float(
+            min(most, options.max_nodes_total) if options.max_nodes_total > 0 else most
+        ),
+        key("cluster_cpu_current_cores"): health.cpu / 1000.0,
+        key("cluster_memory_current_bytes"): float(health.memory),
+        key("cpu_limits_cores", direction="minimum"): float(options.cores_total[0]),
+        key("cpu_limits_cores", direction="maximum"): float(options.cores_total[1]),
+        key("memory_limits_bytes", direction="minimum"): float(options.memory_total[0]),
+        key("memory_limits_bytes", direction="maximum"): float(options.memory_total[1]),
+        key("unneeded_nodes_count"): float(len(plan.unneeded)),
+        **{
+            key("unremovable_nodes_count", reason=reason): float(count)
+            for reason, count in sorted(reasons.items())
+        },
+        key("scale_down_in_cooldown"): float(cooldown),
+        key("pending_node_deletions"): float(health.removing),
+        key("brake"): float(brake),
+        key("last_activity", activity="main"): plan.at,
+        key("last_activity", activity="autoscaling"): plan.at,
+        **_moves(plan),
+        **{series: value for series, value in before.items() if parts(series)[0] in COSTS},
+    }
+    for activity, changes in (("scaleUp", plan.scale_ups), ("scaleDown", plan.removals)):
+        series = key("last_activity", activity=activity)
+        at = plan.at if changes else before.get(series, 0.0)
+        gauges |= {series: at} if at else {}
+    if options.emit_per_nodegroup_metrics:
+        for group in plan.groups:
+            gauges |= _group_gauges(group) | _join_gauges(
+                group.group, joins.get(group.group), plan.at
+            )
+    return gauges
+
+
+def lifecycle_gauges(plan: Plan, state: ClusterState) -> dict[str, float]:
+    """Return how many nodes leave soon, are too old, outdated or sick, as far as the
+    policy asks for any of it."""
+    if state.policy.spot is None and state.policy.node_lifecycle is None:
+        return {}
+    due = Counter(verdict.why for verdict in plan.lifecycle)
+    counts = {
+        "atRisk": len(state.at_risk),
+        "expired": due[DisruptionReason.EXPIRED],
+        "drifted": due[DisruptionReason.DRIFTED],
+        "sick": due[DisruptionReason.REPAIR],
+        "restarting": len(state.restarting),
+    }
+    return {
+        key("lifecycle_nodes_count", state=name): float(count) for name, count in counts.items()
+    }
+
+
+def _moves(plan: Plan) -> dict[str, float]:
+    """Return how many moves there are in each state; nothing while consolidation is off."""
+    if plan.consolidation is None:
+        return {}
+    counts = Counter(move.state for move in plan.consolidation.moves)
+    return {
+        key("consolidation_moves_count", state=state): float(counts[state]) for state in MOVE_STATES
+    }
+
+
+def is_braked(plan: Plan) -> bool:
+    """Return whether the circuit breaker stops the removals of this plan."""
+    return plan.paused is not None and plan.paused.code is ReasonCode.DISRUPTION_BRAKE
+
+
+def _group_gauges(group: GroupVerdict) -> dict[str, float]:
+    """Return the gauges of a group. The reason of a back-off is the class of the error; its text
+    and the vendor's code are in the status ConfigMap and the journal."""
+    name = group.group
+    gauges = {
+        key("node_group_min_count", node_group=name): float(group.min),
+        key("node_group_max_count", node_group=name): float(group.max),
+        key("node_group_target_count", node_group=name): float(group.target),
+        key("node_group_healthiness", node_group=name): float(group.healthy),
+    }
+    if group.backoff:
+        words = (
+            str(group.backoff.params.get(param, "")).partition(":")[0]
+            for param in ("class", "code", "error")
+        )
+        reason = next(
+            (label for word in words if (label := known_reason(word)) != "Other"), "Other"
+        )
+        gauges[key("node_group_backoff_status", node_group=name, reason=reason)] = 1.0
+    return gauges
+
+
+def _join_gauges(group: str, statistics: JoinStatistics | None, now: float) -> dict[str, float]:
+    """Return the gauges of what a group has taught; none of what is not known."""
+    figures = join_summary(statistics, now)
+    ranks = (("0.5", figures.median), ("0.95", figures.p95), ("0.99", figures.p99))
+    gauges = {
+        key("node_ready_seconds", node_group=group, quantile=quantile): float(seconds)
+        for quantile, seconds in ranks
+        if seconds is not None
+    }
+    if figures.failure_rate is not None:
+        gauges[key("node_failure_rate", node_group=group)] = figures.failure_rate
+    return gauges
+
+
+def pass_counts(plan: Plan) -> dict[str, float]:
+    """Return the counter increments of a pass."""
+    counts: Counter[str] = Counter()
+    for group in plan.groups:
+        for name in _limits(group.skipped, ReasonCode.RESOURCE_LIMIT):
+            counts[key("skipped_scale_events_count", direction="up", reason=name)] += 1
+    for verdict in plan.unremovable:
+        for name in _limits(verdict.reason, ReasonCode.MINIMAL_RESOURCE_LIMIT):
+            counts[key("skipped_scale_events_count", direction="down", reason=name)] += 1
+    for repair in plan.repairs:
+        if repair.reason.code is ReasonCode.SCALE_UP_TIMED_OUT:
+            counts[key("failed_scale_ups_total", reason="timeout")] += 1
+        if repair.reason.code is ReasonCode.CREATION_FAILED:
+            cause = known_reason(str(repair.reason.params.get("error", "")).partition(".")[0])
+            counts[key("failed_node_creations_total", reason=cause)] += len(repair.instances)
+    begun = {
+        op.spec.replacement for op in plan.operations if op.spec.kind is OperationKind.SCALE_UP
+    } - {""}
+    failed = sum(ended.why is not None for ended in plan.ended_replacements)
+    results = {
+        "begun": len(begun),
+        "failed": failed,
+        "succeeded": len(plan.ended_replacements) - failed,
+    }
+    counts.update(
+        {
+            key("replacements_total", result=result): count
+            for result, count in results.items()
+            if count
+        }
+    )
+    providers = sum(gap.kind.startswith("provider/") for gap in plan.gaps)
+    if providers:
+        counts[key("errors_total", type="cloudProviderError")] += providers
+    return {series: float(count) for series, count in counts.items()}
+
+
+def _limits(reason: Reason | None, code: ReasonCode) -> list[str]:
+    """Return the labels of the limits that a reason with this code names."""
+    if reason is None or reason.code is not code:
+        return []
+    resources = {name.strip() for name in str(reason.params.get("resources", "")).split(",")}
+    return [label for name, label in LIMITS if name in resources]
+
+
+def duration_counts(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return the histogram increments: the durations by function."""
+    counts, name = {}, "function_duration_seconds"
+    for function, took in seconds.items():
+        for bound in BUCKETS:
+            if took <= bound:
+                counts[key(f"{name}_bucket", function=function, le=f"{bound:g}")] = 1.0
+        counts[key(f"{name}_bucket", function=function, le="+Inf")] = 1.0
+        counts[key(f"{name}_sum", function=function)] = round(took, 4)
+        counts[key(f"{name}_count", function=function)] = 1.0
+    return counts

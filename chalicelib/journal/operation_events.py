@@ -1,0 +1,300 @@
+"""Converts a step or the end of an operation to events: an ordered table from fact to event
+(docs/reference/reporting.md "Kubernetes events").
+
+The operation's row is written before the report, and only the executor that wrote it reports: each
+fact is reported once, even if its message was delivered several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.journal.events import (
+    NORMAL,
+    WARNING,
+    Event,
+    about_node,
+    about_pods,
+    about_status,
+    sizes,
+)
+from chalicelib.model.operation import Operation, OperationKind, OperationSpec
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.model.policy import Options
+
+
+class OperationEnd(msgspec.Struct, frozen=True):
+    """An operation that is over, in its final state. largest: the group's maximum,
+    None where it is not known."""
+
+    operation: Operation
+    outcome: Succeeded | Failed
+    options: Options = Options()
+    largest: int | None = None
+
+    @property
+    def spec(self) -> OperationSpec:
+        """Return what was planned."""
+        return self.operation.spec
+
+    @property
+    def error(self) -> str:
+        """Return the vendor's message with the error class and the vendor's code,
+        which operators search for."""
+        failed = self.outcome
+        assert isinstance(failed, Failed)
+        name = f"{failed.error_class}.{failed.code}" if failed.code else failed.error_class
+        return f"{name}: {failed.message}" if failed.message else name
+
+    def status_event(
+        self, fact: str, reason: str, message: str, type_: str = NORMAL
+    ) -> list[Event]:
+        """Return an event on the status ConfigMap; none where that is disabled."""
+        return about_status(fact, self.options, reason, message, type_=type_)
+
+
+class OperationStep(msgspec.Struct, frozen=True):
+    """A step that did not end its operation. why: the reason, for a step
+    that is being rolled back."""
+
+    before: Operation
+    outcome: InProgress
+    why: str = ""
+
+    @property
+    def gives_up(self) -> bool:
+        """Return whether the next step is the rollback of (some of) its nodes."""
+        return self.outcome.step == "undo"
+
+    @property
+    def sets_taint(self) -> bool:
+        """Return whether it was the step of a removal or a restart that marks the nodes."""
+        kinds = (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
+        return self.before.spec.kind in kinds and self.before.status.step == "taint"
+
+
+def events_of_end(ending: OperationEnd) -> list[Event]:
+    """Return every event of an operation's end."""
+    return [
+        event
+        for fact, kind, outcome, events in ENDS
+        if ending.spec.kind is kind and isinstance(ending.outcome, outcome)
+        for event in events(fact, ending)
+    ]
+
+
+def events_of_step(step: OperationStep) -> list[Event]:
+    """Return every event of a step."""
+    return [event for fact, events in STEPS for event in events(fact, step)]
+
+
+def triggered(group: str, old: int, new: int, largest: int | None) -> str:
+    """Return the message `pod triggered scale-up: [{g 1->3 (max: 5)}]`
+    (docs/reference/reporting.md "Scale-up messages")."""
+    bound = "" if largest is None else f" (max: {largest})"
+    return f"pod triggered scale-up: [{{{group} {old}->{new}{bound}}}]"
+
+
+def kept(outcome: Succeeded | Failed, node: str) -> str:
+    """Return why this node of a removal still exists, empty if it does not."""
+    return (
+        outcome.message
+        if isinstance(outcome, Failed)
+        else str(outcome.facts.get(f"kept {node}", ""))
+    )
+
+
+def reason_of(spec: OperationSpec) -> str:
+    """Return the reason of events about a drain: upstream's, but for what upstream does not do."""
+    if spec.kind is OperationKind.RESTART_NODE:
+        return "NodeRestart"
+    return "NodeInterruption" if spec.interrupted else "ScaleDown"
+
+
+# -- ends of operations
+
+
+def _scaled_up(fact: str, end: OperationEnd) -> list[Event]:
+    spec = end.spec
+    size = sizes(spec.from_size, spec.to_size, end.largest)
+    return end.status_event(
+        fact, "ScaledUpGroup", f"Scale-up: group {spec.group} size set to {size}"
+    )
+
+
+def _pods_helped(fact: str, end: OperationEnd) -> list[Event]:
+    spec = end.spec
+    message = triggered(spec.group, spec.from_size, spec.to_size, end.largest)
+    return about_pods(fact, spec.pods, "TriggeredScaleUp", message)
+
+
+def _scale_up_failed(fact: str, end: OperationEnd) -> list[Event]:
+    message = f"Scale-up failed for group {end.spec.group}: {end.error}"
+    return end.status_event(fact, "FailedToScaleUpGroup", message, WARNING)
+
+
+def _pods_not_helped(fact: str, end: OperationEnd) -> list[Event]:
+    """Report the failure on the pods that triggered the scale-up as well, so that their owners
+    see the vendor's response."""
+    message = f"Scale-up failed for group {end.spec.group}: {end.error}"
+    return about_pods(fact, end.spec.pods, "FailedToScaleUpGroup", message, type_=WARNING)
+
+
+def _removal_done(fact: str, end: OperationEnd) -> list[Event]:
+    events: list[Event] = []
+    for target in end.spec.targets:
+        if kept(end.outcome, target.node):
+            continue
+        if end.spec.interrupted:
+            message = f"Node {target.node} is gone: its vendor has taken it back"
+            events += end.status_event(f"{fact}, interrupted", "NodeInterruption", message)
+        elif target.evict:
+            message = f"Scale-down: node {target.node} removed with drain"
+            events += end.status_event(f"{fact}, drained", "ScaleDown", message)
+        else:
+            message = f"Scale-down: empty node {target.node} removed"
+            events += end.status_event(f"{fact}, empty", "ScaleDownEmpty", message)
+    return events
+
+
+def _node_result(fact: str, end: OperationEnd) -> list[Event]:
+    """Report each node's own result, because some of several nodes may have been kept."""
+    events = []
+    for target in end.spec.targets:
+        why = kept(end.outcome, target.node)
+        if end.spec.interrupted:
+            message = f"the node stays: {why}" if why else "the vendor has taken the node back"
+            events.append(
+                about_node(
+                    f"{fact}: kept" if why else fact, target.node, "NodeInterruption", message
+                )
+            )
+        elif why:
+            failed = (
+                "failed to drain and delete node" if target.evict else "failed to delete empty node"
+            )
+            message = f"{failed}: {why}"
+            events.append(
+                about_node(f"{fact}: kept", target.node, "ScaleDownFailed", message, type_=WARNING)
+            )
+        else:
+            events.append(
+                about_node(fact, target.node, "ScaleDown", "nodes removed by cluster autoscaler")
+            )
+    return events
+
+
+def _restarted(fact: str, end: OperationEnd) -> list[Event]:
+    return [
+        about_node(fact, target.node, "NodeRestart", "the node was restarted")
+        for target in end.spec.targets
+    ]
+
+
+def _not_restarted(fact: str, end: OperationEnd) -> list[Event]:
+    message = f"failed to restart the node: {end.error}"
+    return [
+        about_node(fact, target.node, "NodeRestartFailed", message, type_=WARNING)
+        for target in end.spec.targets
+    ]
+
+
+def _target_not_lowered(fact: str, end: OperationEnd) -> list[Event]:
+    message = (
+        f"Failed to decrease target size for group {end.spec.group} after scale-up timeout: "
+        f"{end.error}"
+    )
+    return end.status_event(fact, "FailedToRevertScaleUp", message, WARNING)
+
+
+def _discarded(fact: str, end: OperationEnd) -> list[Event]:
+    return [
+        event
+        for target in end.spec.targets
+        for event in end.status_event(
+            fact, "DeleteUnregistered", f"Removed unregistered node {target.instance}"
+        )
+    ]
+
+
+def _not_discarded(fact: str, end: OperationEnd) -> list[Event]:
+    return [
+        event
+        for target in end.spec.targets
+        for event in end.status_event(
+            fact,
+            "DeleteUnregisteredFailed",
+            f"Failed to remove node {target.instance}: {end.error}",
+            WARNING,
+        )
+    ]
+
+
+_EndEvents = Callable[[str, OperationEnd], list[Event]]
+ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _EndEvents], ...] = (
+    ("scale-up done", OperationKind.SCALE_UP, Succeeded, _scaled_up),
+    ("scale-up failed", OperationKind.SCALE_UP, Failed, _scale_up_failed),
+    ("removal done", OperationKind.DELETE_NODES, Succeeded, _removal_done),
+    ("node removed", OperationKind.DELETE_NODES, Succeeded, _node_result),
+    ("node removed", OperationKind.DELETE_NODES, Failed, _node_result),
+    ("node restarted", OperationKind.RESTART_NODE, Succeeded, _restarted),
+    ("node not restarted", OperationKind.RESTART_NODE, Failed, _not_restarted),
+    ("target not lowered", OperationKind.DECREASE_TARGET, Failed, _target_not_lowered),
+    ("instance discarded", OperationKind.DELETE_INSTANCES, Succeeded, _discarded),
+    ("instance not discarded", OperationKind.DELETE_INSTANCES, Failed, _not_discarded),
+    ("pod helped", OperationKind.SCALE_UP, Succeeded, _pods_helped),
+    ("pod let down", OperationKind.SCALE_UP, Failed, _pods_not_helped),
+)
+
+
+# -- steps of operations
+
+
+def _marked(fact: str, step: OperationStep) -> list[Event]:
+    spec = step.before.spec
+    if not step.sets_taint or step.outcome.step != ("evict" if spec.interrupted else "recheck"):
+        return []
+    message = "marked the node as toBeDeleted/unschedulable"
+    return [about_node(fact, target.node, reason_of(spec), message) for target in spec.targets]
+
+
+def _not_marked(fact: str, step: OperationStep) -> list[Event]:
+    if not step.sets_taint or not step.gives_up:
+        return []
+    message = (
+        "failed to mark the node as toBeDeleted/unschedulable: "
+        f"{step.why or 'see the end of the operation'}"
+    )
+    targets = step.before.spec.targets
+    return [
+        about_node(fact, target.node, "ScaleDownFailed", message, type_=WARNING)
+        for target in targets
+    ]
+
+
+def _evicted(fact: str, step: OperationStep) -> list[Event]:
+    spec = step.before.spec
+    message = {
+        "NodeRestart": "evicting pod, because its node will be restarted",
+        "NodeInterruption": "evicting pod, because the vendor takes its node back",
+    }.get(reason_of(spec), "deleting pod for node scale down")
+    return about_pods(fact, step.outcome.evicted, reason_of(spec), message)
+
+
+def _not_evicted(fact: str, step: OperationStep) -> list[Event]:
+    """Report a refused eviction only when the drain gives up, as upstream does, because it is
+    retried every few seconds."""
+    refused = step.outcome.refused if step.gives_up else ()
+    return about_pods(
+        fact, refused, "ScaleDownFailed", "failed to delete pod for ScaleDown", type_=WARNING
+    )
+
+
+STEPS: tuple[tuple[str, Callable[[str, OperationStep], list[Event]]], ...] = (
+    ("node marked", _marked),
+    ("node not marked", _not_marked),
+    ("pod evicted", _evicted),
+    ("pod not evicted", _not_evicted),
+)

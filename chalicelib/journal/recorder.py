@@ -1,0 +1,453 @@
+"""Reports one pass or operation to all destinations: the journal, the status
+ConfigMap, events and metrics.
+
+The journal is the authoritative record, and its errors are raised to the caller. The status
+ConfigMap, events and metrics are for observers: each is tried separately, failures are returned as
+text for the log, and no work is undone or repeated for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from chalicelib.cluster import objects
+from chalicelib.cluster.client import LazyKubeClient
+from chalicelib.cluster.errors import ClusterError, NotFound, Unavailable
+from chalicelib.cluster.objects import ConfigMap, get_pod, post_event
+from chalicelib.journal import (
+    events,
+    journal,
+    metric_values,
+    metrics,
+    operation_events,
+    status_configmap,
+)
+from chalicelib.journal.carry_over import CarryOver, PublishedStatus
+from chalicelib.journal.events import Event
+from chalicelib.journal.metrics import Values
+from chalicelib.model.bill import ClusterBill
+from chalicelib.model.errors import published_name
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.model.overview import ClusterOverview
+from chalicelib.model.plan import Plan, TaintUpdate
+from chalicelib.model.policy import Metrics, Options
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.state.readiness import is_ready
+from chalicelib.store.errors import StoreError
+from chalicelib.store.gauge_ring import EVERY, GaugePoint
+
+if TYPE_CHECKING:
+    from chalicelib.plan.state.cluster_state import ClusterState
+
+_TRIES = 5
+
+
+class WritableRecord(events.EventApi, status_configmap.ConfigMapApi, Protocol):
+    """The cluster's API for writing events and the ConfigMap."""
+
+
+class GaugeRing(Protocol):
+    """The method of the store's rings that is used here."""
+
+    def add(
+        self,
+        cluster: str,
+        point: GaugePoint,
+        overview: ClusterOverview | None = None,
+        *,
+        seen: float,
+    ) -> None:
+        """Store a point and the overview."""
+
+    def overview(self, cluster: str) -> ClusterOverview:
+        """Return the stored overview."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Destinations of a report. board None: nothing is written to the cluster (a cluster in shadow
+    mode is never written to). clock: epoch seconds. emit: writes one line of metrics. metrics: what
+    is written for CloudWatch. ring: the points of the page's charts and the overview of groups and
+    nodes, None to store none. ended: reads the ended operations of a cluster."""
+
+    journal: journal.Journal
+    board: WritableRecord | None
+    clock: Callable[[], float]
+    options: Options
+    emit: Callable[[str], None] = metrics.to_stdout
+    metrics: Metrics = Metrics.SUMMARY
+    ring: GaugeRing | None = None
+    ended: Callable[[str], Sequence[Operation]] = lambda _: ()
+
+    def emit_metrics(
+        self, cluster: str, values: Values, now: float, fields: Mapping[str, str]
+    ) -> None:
+        """Write the values for CloudWatch, as far as the policy asks for them."""
+        for line in metrics.lines(
+            cluster, metrics.for_cloudwatch(values, self.metrics), now, fields=fields
+        ):
+            self.emit(line)
+
+
+class RecordResult(msgspec.Struct, frozen=True):
+    """Result of reporting a pass. left, decision: for the next pass. trouble: what could
+    not be reported, in words."""
+
+    left: CarryOver
+    decision: str
+    trouble: tuple[str, ...] = ()
+
+
+def record_plan(
+    plan: Plan,
+    snapshot: Snapshot,
+    recorder: Recorder,
+    old_carry_over: CarryOver,
+    last: str,
+    *,
+    seconds: Mapping[str, float],
+    marks: Sequence[TaintUpdate] = (),
+    state: ClusterState | None = None,
+) -> RecordResult:
+    """Report a decision. old_carry_over, last: what the last pass carried over, and the digest of
+    its decision. seconds: durations of the parts of the pass, by their names in metrics. marks:
+    taints outside of operations that were written. state: with which it was decided; without it, no
+    overview and no point of the charts is stored.
+
+    A pass that decides the same as the last one writes nothing to the journal and posts
+    no event for five minutes.
+    """
+    # of passes only: executors report the results of operations
+    from chalicelib.journal import pass_events
+
+    trouble: list[str] = []
+    decision, decided = last, old_carry_over.decided
+    try:
+        decision, decided = journal.append_if_new(
+            recorder.journal, plan, last, old_carry_over.decided
+        )
+    except StoreError as error:
+        trouble.append(f"journal: {published_name(error)}: {error}")
+    old_carry_over, bill = _billed(plan, state, recorder, old_carry_over, trouble)
+    measured = _measured(plan, snapshot, recorder, old_carry_over, seconds, state)
+    carry_over = msgspec.structs.replace(measured, decided=decided)
+    if recorder.ring is not None and state is not None and _is_ring_due(plan, carry_over):
+        try:
+            _store_overview(plan, state, recorder.ring, carry_over.ring_at, bill)
+        except StoreError as error:
+            trouble.append(f"chart: {published_name(error)}: {error}")
+        carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
+    if recorder.board is None:
+        return RecordResult(carry_over, decision, tuple(trouble))
+    if recorder.options.write_status_configmap:
+        published, problem = _published(
+            plan, recorder.options, carry_over.published, recorder.board
+        )
+        carry_over = msgspec.structs.replace(carry_over, published=published)
+        trouble += [f"status: {problem}"] * bool(problem)
+    facts = pass_events.PassFacts(plan, snapshot, recorder.options, tuple(marks))
+    reported, problem = _announced(
+        pass_events.events_of_pass(facts), recorder, carry_over.told, plan.at
+    )
+    trouble += [f"events: {problem}"] * bool(problem)
+    return RecordResult(
+        msgspec.structs.replace(carry_over, told=reported), decision, tuple(trouble)
+    )
+
+
+def record_failure(
+    cluster: str,
+    error: BaseException,
+    recorder: Recorder,
+    old_carry_over: CarryOver,
+    seconds: Mapping[str, float],
+) -> CarryOver:
+    """Report that a pass failed: an error of its type is counted. Returns what is
+    carried over to the next pass."""
+    counts = metric_values.error_counts(error)
+    recorder.emit_metrics(
+        cluster, counts | _durations(seconds), recorder.clock(), {"error": published_name(error)}
+    )
+    return old_carry_over.counting(counts | metric_values.duration_counts(seconds))
+
+
+def record_step(step: operation_events.OperationStep, recorder: Recorder) -> str:
+    """Report a step of an operation that continues. Returns what stopped the events early, empty if
+    nothing did. Raises StoreError."""
+    spec, counts = step.before.spec, metric_values.step_counts(step)
+    recorder.emit_metrics(spec.cluster, counts, recorder.clock(), {"node_group": spec.group})
+    return _entered(spec.cluster, counts, operation_events.events_of_step(step), recorder)
+
+
+def record_outcome(
+    operation: Operation,
+    outcome: Succeeded | Failed,
+    recorder: Recorder,
+    *,
+    largest: int | None = None,
+    unready: frozenset[str] = frozenset(),
+) -> str:
+    """Report the end of an operation, in its final state. largest: the group's maximum, if known.
+    unready: nodes that were not ready when their removal was planned. Returns what stopped the
+    events early, empty if nothing did. Raises StoreError."""
+    now, counts = recorder.clock(), metric_values.end_counts(operation, outcome, unready)
+    fields = {"node_group": operation.spec.group}
+    if isinstance(outcome, Failed) and outcome.code:
+        fields["code"] = outcome.code
+    recorder.emit_metrics(operation.spec.cluster, counts, now, fields)
+    recorder.journal.append(operation.spec.cluster, journal.outcome_entry(operation, outcome, now))
+    ending = operation_events.OperationEnd(operation, outcome, recorder.options, largest)
+    return _entered(
+        operation.spec.cluster, counts, operation_events.events_of_end(ending), recorder
+    )
+
+
+def _is_ring_due(plan: Plan, carry_over: CarryOver) -> bool:
+    return plan.at // EVERY != carry_over.ring_at // EVERY
+
+
+def _billed(
+    plan: Plan,
+    state: ClusterState | None,
+    recorder: Recorder,
+    old_carry_over: CarryOver,
+    trouble: list[str],
+) -> tuple[CarryOver, ClusterBill | None]:
+    """Return the bill where it is due, and what is carried over with the metrics of it."""
+    if state is None or recorder.ring is None or not _is_ring_due(plan, old_carry_over):
+        return old_carry_over, None
+    from chalicelib.journal.pass_overview import pass_bill  # of one pass in five minutes
+
+    try:
+        billed = pass_bill(state, old_carry_over, lambda: recorder.ended(plan.cluster))
+    except StoreError as error:
+        trouble.append(f"savings: {published_name(error)}: {error}")
+        unread = msgspec.structs.replace(old_carry_over, savings_at=plan.at)
+        billed = msgspec.structs.replace(
+            pass_bill(state, unread, lambda: ()), savings_at=old_carry_over.savings_at
+        )
+    gauges = {
+        name: value
+        for name, value in old_carry_over.gauges.items()
+        if metrics.parts(name)[0] not in metrics.COSTS
+    }
+    carry_over = msgspec.structs.replace(
+        old_carry_over.counting(billed.counts),
+        gauges=gauges | billed.gauges,
+        savings=billed.savings,
+        savings_at=billed.savings_at,
+    )
+    return carry_over, billed.bill
+
+
+def _measured(
+    plan: Plan,
+    snapshot: Snapshot,
+    recorder: Recorder,
+    old_carry_over: CarryOver,
+    seconds: Mapping[str, float],
+    state: ClusterState | None,
+) -> CarryOver:
+    """Write the metrics of a pass; return them with the nodes that it removes although they are not
+    ready, for the executor, which only sees their removal."""
+    groups = state.memory.groups if state is not None else {}
+    joins = {name: memory.joins for name, memory in groups.items() if memory.joins is not None}
+    gauges = metric_values.pass_gauges(plan, recorder.options, old_carry_over.gauges, joins)
+    gauges |= metric_values.lifecycle_gauges(plan, state) if state is not None else {}
+    counts = metric_values.pass_counts(plan)
+    recorder.emit_metrics(
+        plan.cluster, gauges | counts | _durations(seconds), plan.at, {"plan": plan.id}
+    )
+    leaving = {
+        target.node
+        for operation in plan.operations
+        if operation.spec.kind is OperationKind.DELETE_NODES
+        for target in operation.spec.targets
+    }
+    unready = {
+        node.name: plan.at
+        for node in snapshot.nodes
+        if node.name in leaving and not is_ready(node, recorder.options)
+    }
+    counted = old_carry_over.counting(counts | metric_values.duration_counts(seconds)).removing(
+        unready, plan.at
+    )
+    return msgspec.structs.replace(counted, gauges=gauges)
+
+
+def _store_overview(
+    plan: Plan, state: ClusterState, ring: GaugeRing, seen: float, bill: ClusterBill | None
+) -> None:
+    """Store the overview and the point of the charts. What was known of groups that could not be
+    read is retained. Raises StoreError."""
+    # of one pass in five minutes
+    from chalicelib.journal.pass_overview import completed, pass_overview
+
+    overview, point = pass_overview(plan, state, bill)
+    gaps = [
+        gap.kind.removeprefix("provider/")
+        for gap in state.snapshot.gaps
+        if gap.kind.startswith("provider/")
+    ]
+    if gaps or any(group.error for group in state.snapshot.groups):
+        overview = completed(overview, ring.overview(plan.cluster), gaps)
+    ring.add(plan.cluster, point, overview, seen=seen)
+
+
+def _durations(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return single durations, of which CloudWatch makes its own statistics; buckets are
+    for the Prometheus page."""
+    return {
+        metrics.key("function_duration_seconds", function=name): round(took, 3)
+        for name, took in seconds.items()
+    }
+
+
+# -- the cluster
+
+
+def _published(
+    plan: Plan, options: Options, old_status: PublishedStatus, record: WritableRecord
+) -> tuple[PublishedStatus, str]:
+    """Publish the status. A refusal counts as written: it is retried in a minute, not in every
+    pass. A missing ConfigMap is reported once, until it has existed again."""
+    try:
+        return status_configmap.publish(plan, options, old_status, record), ""
+    except ClusterError as error:
+        digest, missing = (
+            status_configmap.digest(status_configmap.document(plan, {})),
+            isinstance(error, NotFound),
+        )
+        problem = (
+            status_configmap.how_to_make(options)
+            if missing
+            else f"{published_name(error)}: {error}"
+        )
+        return PublishedStatus(
+            digest, plan.at, missing
+        ), "" if missing and old_status.missing else problem
+
+
+def _announced(
+    all_events: Sequence[Event], recorder: Recorder, reported: bytes, now: float
+) -> tuple[bytes, str]:
+    """Post events that are not known yet; return the known ones afterwards.
+
+    The event that was refused counts as reported, those after it do not: an API that accepts none
+    is called once per pass, and one object that cannot have events (its namespace is being deleted)
+    does not block the others permanently.
+    """
+    assert recorder.board is not None
+    chosen = _chosen(
+        all_events,
+        events.filter_new(reported, [event.key for event in all_events], now)[0],
+        recorder,
+    )
+    tried, problem = events.post_all(chosen, recorder.board, recorder.clock)
+    return events.filter_new(reported, [event.key for event in chosen[:tried]], now)[1], problem
+
+
+def _chosen(all_events: Sequence[Event], new: frozenset[bytes], recorder: Recorder) -> list[Event]:
+    """Return each new fact once; all of them where the option recordDuplicatedEvents is set."""
+    if recorder.options.record_duplicated_events:
+        return list(all_events)
+    return list({event.key: event for event in reversed(all_events) if event.key in new}.values())[
+        ::-1
+    ]
+
+
+def _entered(cluster: str, counts: Values, all_events: Sequence[Event], recorder: Recorder) -> str:
+    """Write counters and the reported events to the ledger, then post: one write, and one
+    read where there are events.
+
+    The events are recorded before they are posted: a crash in between loses an event and never
+    repeats one. Where other writers keep changing the ledger, or the table fails, all events
+    count as new and are posted.
+    """
+    if recorder.board is None:
+        all_events = ()
+    new, trouble = frozenset(event.key for event in all_events), ""
+    try:
+        new = _new_in_ledger(cluster, counts, new, recorder)
+    except StoreError as error:
+        trouble = f"ledger: {published_name(error)}: {error}"
+    chosen = _chosen(all_events, new, recorder)
+    if recorder.board is None or not chosen:
+        return trouble
+    problem = events.post_all(chosen, recorder.board, recorder.clock)[1]
+    return "; ".join(filter(None, (trouble, f"events: {problem}" if problem else "")))
+
+
+def _new_in_ledger(
+    cluster: str, counts: Values, keys: frozenset[bytes], recorder: Recorder
+) -> frozenset[bytes]:
+    """Return those of the keys that were not reported yet. Raises StoreError."""
+    for _ in range(_TRIES if keys else 0):
+        ledger = recorder.journal.ledger(cluster)
+        new, reported = events.filter_new(ledger.state, keys, recorder.clock())
+        if reported == ledger.state:
+            keys = new
+            break
+        if recorder.journal.tell(cluster, counts, reported, expected=ledger.version):
+            return new
+    if counts:
+        recorder.journal.count(cluster, counts)
+    return keys
+
+
+class _WrittenMeta(msgspec.Struct, frozen=True):
+    uid: str
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _WrittenMeta
+
+
+class ClusterWriter(LazyKubeClient):
+    """Implements WritableRecord; connects when the first event is posted. Reporting must not delay
+    a pass: each write has half the time of other writes."""
+
+    def uid_of(self, kind: str, namespace: str, name: str) -> str:
+        """See EventApi."""
+        if kind == "ConfigMap":
+            return objects.get_config_map(self.connected, namespace, name).uid
+        try:
+            return msgspec.json.decode(
+                get_pod(self.connected, namespace, name), type=_Object
+            ).metadata.uid
+        except msgspec.MsgspecError as error:
+            raise Unavailable(f"the answer is not a Pod: {error}") from None
+
+    def post(self, event: Event, now: float) -> None:
+        """See EventApi."""
+        involved = {"kind": event.kind, "name": event.name, "uid": event.uid}
+        involved |= {"apiVersion": event.api_version} if event.api_version else {}
+        post_event(
+            self.connected,
+            namespace=event.namespace,
+            involved=involved,
+            reason=event.reason,
+            message=event.message,
+            type_=event.type,
+            now=now,
+        )
+
+    def find(self, namespace: str, name: str) -> ConfigMap:
+        """See ConfigMapApi."""
+        return objects.get_config_map(self.connected, namespace, name)
+
+    def change(
+        self,
+        namespace: str,
+        name: str,
+        config_map: ConfigMap,
+        data: dict[str, str],
+        annotations: dict[str, str],
+    ) -> None:
+        """See ConfigMapApi."""
+        objects.patch_config_map(self.connected, namespace, name, config_map, data, annotations)

@@ -1,0 +1,249 @@
+"""Writes the status ConfigMap in upstream's schema (docs/reference/reporting.md "Status
+ConfigMap"), which existing tools read.
+
+Upstream writes it in every loop of ten seconds. Here it is written when anything in it but its
+times has changed, and otherwise every EVERY seconds. Tools take an old lastProbeTime for an
+autoscaler that has stopped, and a minute is well within their limits, while a write every ten
+seconds would add load to the cluster's API. In between it is not even read. lastTransitionTime is
+preserved from the ConfigMap itself, so that neither a cold start nor a lost row resets it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+import yaml
+
+from chalicelib.cluster.errors import Conflict, NotFound
+from chalicelib.cluster.objects import ConfigMap
+from chalicelib.journal.carry_over import PublishedStatus
+from chalicelib.model.plan import GroupVerdict, Health, Plan
+from chalicelib.model.policy import Options
+from chalicelib.model.timestamps import format_time
+from chalicelib.net.safe_yaml import parsed
+
+KEY = "status"
+ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
+EVERY = 60.0
+"""Seconds after which an unchanged status is written again."""
+LONGEST_MESSAGE, CUT = 500, "<truncated>"
+_TRIES = 3
+
+Document = dict[str, Any]
+
+
+class ConfigMapApi(Protocol):
+    """The API for the ConfigMap; journal/recorder.py implements it. Methods raise ClusterError, see
+    cluster/objects.py."""
+
+    def find(self, namespace: str, name: str) -> ConfigMap:
+        """Return the current ConfigMap; raises NotFound."""
+
+    def change(
+        self,
+        namespace: str,
+        name: str,
+        config_map: ConfigMap,
+        data: dict[str, str],
+        annotations: dict[str, str],
+    ) -> None:
+        """Set these keys; raises Conflict, NotFound."""
+
+
+def publish(
+    plan: Plan, options: Options, old_status: PublishedStatus, config_maps: ConfigMapApi
+) -> PublishedStatus:
+    """Write the status if it is due; return what is known of it afterwards. Raises ClusterError if
+    it was not written; NotFound where there is no such ConfigMap. It is never created: RBAC cannot
+    limit creation to a name, and permission to create any ConfigMap in kube-system would include
+    those that other programs trust."""
+    new_digest = digest(document(plan, {}))
+    if new_digest == old_status.digest and 0.0 <= plan.at - old_status.at < EVERY:
+        return old_status
+    place = (options.namespace, options.status_config_map_name)
+    for attempt in range(1, _TRIES + 1):
+        config_map = config_maps.find(*place)
+        text = render(document(plan, parse(config_map.text(KEY))))
+        data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
+        try:
+            config_maps.change(*place, config_map, data, annotations)
+        except (Conflict, NotFound):  # changed or deleted concurrently: read it again
+            if attempt == _TRIES:
+                raise
+        else:
+            break
+    return PublishedStatus(new_digest, plan.at)
+
+
+def how_to_make(options: Options) -> str:
+    """Return what an operator has to do where the ConfigMap does not exist."""
+    return (
+        f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no "
+        "status is written: "
+        "apply what outscaler manifests rbac prints, with that name in it, or set "
+        "writeStatusConfigmap: "
+        "false in the policy"
+    )
+
+
+def document(plan: Plan, old_document: Document) -> Document:
+    """Return the status in upstream's schema. old_document: the last one as read back; its
+    invalid parts are ignored."""
+    now, health = format_time(plan.at), plan.health
+
+    def part(old_parts: Document, section: str, status: str, **fields: Any) -> Document:
+        was = _at(old_parts, section)
+        since = was.get("lastTransitionTime") if was.get("status") == status else None
+        return {
+            "status": status,
+            **fields,
+            "lastProbeTime": now,
+            "lastTransitionTime": str(since) if since else now,
+        }
+
+    def scale_down(old_parts: Document, candidates: int) -> Document:
+        count = {"candidates": candidates} if candidates else {}
+        return part(
+            old_parts, "scaleDown", "CandidatesPresent" if candidates else "NoCandidates", **count
+        )
+
+    def group_status(group: GroupVerdict, old_parts: Document) -> Document:
+        status, backoff = _growth(group)
+        return {
+            "name": group.group,
+            "health": part(
+                old_parts,
+                "health",
+                "Healthy" if group.healthy else "Unhealthy",
+                nodeCounts=_counts(_health_of(group)),
+                cloudProviderTarget=group.target,
+                minSize=group.min,
+                maxSize=group.max,
+            ),
+            "scaleUp": part(old_parts, "scaleUp", status, **backoff),
+            "scaleDown": scale_down(old_parts, group.candidates),
+        }
+
+    wide, old_list = _at(old_document, "clusterWide"), old_document.get("nodeGroups")
+    old_list = (
+        [item for item in old_list if isinstance(item, dict)] if isinstance(old_list, list) else []
+    )
+    old_groups = {str(item.get("name")): item for item in old_list}
+    growing = any(group.in_progress for group in plan.groups)
+    return {
+        "time": long_time(plan.at),
+        "autoscalerStatus": "Running",
+        "clusterWide": {
+            "health": part(
+                wide,
+                "health",
+                "Healthy" if health.healthy else "Unhealthy",
+                nodeCounts=_counts(health),
+            ),
+            "scaleUp": part(wide, "scaleUp", "InProgress" if growing else "NoActivity"),
+            "scaleDown": scale_down(wide, len(plan.unneeded)),
+        },
+        "nodeGroups": [
+            group_status(group, old_groups.get(group.group, {}))
+            for group in sorted(plan.groups, key=lambda group: group.group)
+        ],
+    }
+
+
+def _growth(group: GroupVerdict) -> tuple[str, Document]:
+    """Return the group's scale-up status by precedence: InProgress, Unhealthy, Backoff, NoActivity
+    (docs/reference/reporting.md "Group status"), and what else is said of a back-off."""
+    if group.in_progress:
+        return "InProgress", {}
+    if not group.healthy:
+        return "Unhealthy", {}
+    if group.backoff is None:
+        return "NoActivity", {}
+    code, message = (str(group.backoff.params.get(name, "")) for name in ("code", "error"))
+    return "Backoff", {"backoffInfo": {"errorCode": code, "errorMessage": shortened(message)}}
+
+
+def shortened(message: str) -> str:
+    """Return at most 500 characters; the last eleven of a longer text say that it was truncated."""
+    return (
+        message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(CUT)] + CUT
+    )
+
+
+def _health_of(group: GroupVerdict) -> Health:
+    counts = group.counts
+    return Health(
+        registered=sum(counts.values()),
+        ready=counts.get("ready", 0),
+        unready=counts.get("unready", 0),
+        not_started=counts.get("notStarted", 0),
+        suspended=counts.get("suspended", 0),
+        being_deleted=counts.get("beingDeleted", 0),
+        unregistered=group.unregistered,
+        long_unregistered=group.long_unregistered,
+    )
+
+
+def _counts(health: Health) -> Document:
+    return {
+        "registered": {
+            "total": health.registered,
+            "ready": health.ready,
+            "notStarted": health.not_started,
+            "suspended": health.suspended,
+            **({"beingDeleted": health.being_deleted} if health.being_deleted else {}),
+            "unready": {"total": health.unready, "resourceUnready": health.resource_unready},
+        },
+        "longUnregistered": health.long_unregistered,
+        "unregistered": health.unregistered,
+    }
+
+
+# -- as text
+
+
+def long_time(at: float) -> str:
+    """Return `2026-08-22 09:15:02.123456789 +0000 UTC`, as Go prints a
+    time, with all nine digits."""
+    whole, rest = divmod(round(at * 1e9), 10**9)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d} +0000 UTC"
+
+
+def render(status_document: Document) -> str:
+    """Return the status as YAML, keys in upstream's order."""
+    return yaml.dump(
+        status_document,
+        Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper),
+        sort_keys=False,
+        width=10_000,
+    )
+
+
+def parse(text: str) -> Document:
+    """Return the ConfigMap's status; {} where the text is not a YAML mapping. Times stay text."""
+    try:
+        document = parsed(text, texts=True)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def digest(status_document: Document) -> str:
+    """Return a digest that is equal for two documents that differ in their times only."""
+    return hashlib.sha256(msgspec.json.encode(_timeless(status_document))).hexdigest()[:16]
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        times = ("time", "lastProbeTime", "lastTransitionTime")
+        return {name: _timeless(item) for name, item in value.items() if name not in times}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def _at(value: Any, name: str) -> Document:
+    """Return a nested mapping; {} where there is another value."""
+    nested = value.get(name) if isinstance(value, dict) else None
+    return nested if isinstance(nested, dict) else {}

@@ -1,0 +1,351 @@
+"""Everything that limits which nodes may go together and how many may be
+bought, as rows of one table.
+
+    sum of `going` over the nodes that go + sum of `buying` over the nodes that are bought <= room
+
+The search checks a move against the rows, and the programme has the same rows as constraints, so
+both obey the same limits. Zero-or-max groups are not in it: they are never consolidated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.removal.bought_back import owner_of
+from chalicelib.plan.removal.candidates import Candidate, blocked
+from chalicelib.plan.removal.consolidation.purchases import NodeOffer
+from chalicelib.plan.removal.removal_limits import RemovalLimits
+from chalicelib.plan.removal.replacement_rows import UNDER_WAY, open_surge, surge_limit
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.pools import pool_id
+from chalicelib.plan.state.spot_market import SpotShares
+from chalicelib.plan.tables import Ints
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """One row. going [N], buying [G]; reason: of a candidate (its index) that the row keeps."""
+
+    going: Ints
+    buying: Ints
+    room: int
+    reason: Callable[[int], Reason]
+
+
+class Limits:
+    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room
+    [L]. Where a limit is exceeded already, nothing may use more of it, but it does not
+    stop what does not use it."""
+
+    def __init__(self, rows: Sequence[Limit], candidates: int, groups: int) -> None:
+        self.rows = tuple(rows)
+        self.going: Ints = np.array([row.going for row in rows], dtype=np.int64).reshape(
+            len(rows), candidates
+        )
+        self.buying: Ints = np.array([row.buying for row in rows], dtype=np.int64).reshape(
+            len(rows), groups
+        )
+        self.room: Ints = np.array([max(0, row.room) for row in rows], dtype=np.int64)
+
+    def used(self, gone: Sequence[int], bought: Ints) -> Ints:
+        """Return what a move uses of every row."""
+        used: Ints = self.going[:, list(gone)].sum(axis=1) + self.buying @ bought
+        return used
+
+    def allow(self, gone: Sequence[int], bought: Ints) -> bool:
+        """Return whether a move keeps every row."""
+        return bool((self.used(gone, bought) <= self.room).all())
+
+    def refusal(self, used: Ints, candidate: int, bought: Ints) -> Reason | None:
+        """Return why a candidate may not go together with these purchases, beside what uses the
+        rows already; None if it may."""
+        more = self.going[:, candidate] + self.buying @ bought
+        broken = np.flatnonzero((used + more > self.room) & (more > 0))
+        return self.rows[int(broken[0])].reason(candidate) if len(broken) else None
+
+
+def limits_of(
+    state: ClusterState,
+    removal_limits: RemovalLimits,
+    candidates: Sequence[Candidate],
+    offers: Sequence[NodeOffer],
+) -> Limits:
+    """Return the rows, in the order in which their reasons are given."""
+    builder = _Builder(state, removal_limits, candidates, offers)
+    rows = [
+        *builder.group_minimums(),
+        *builder.pool_minimums(),
+        *builder.cluster_minimums(),
+        *builder.disruption_budgets(),
+        *builder.pod_budgets(),
+        *builder.breaker(),
+        *builder.metric_rules(),
+        *builder.owners(),
+        *builder.group_maximums(),
+        *builder.surge(),
+        *builder.splits(),
+        *builder.spot_shares(),
+        *builder.on_demand_bases(),
+    ]
+    return Limits(rows, len(candidates), len(offers))
+
+
+class _Builder:
+    def __init__(
+        self,
+        state: ClusterState,
+        removal_limits: RemovalLimits,
+        candidates: Sequence[Candidate],
+        offers: Sequence[NodeOffer],
+    ) -> None:
+        self.state, self.removal_limits, self.candidates, self.offers = (
+            state,
+            removal_limits,
+            candidates,
+            offers,
+        )
+        self.groups_of = [candidate.group for candidate in candidates]
+        self.pools_of = [pool_id(state.groups[candidate.group].group) for candidate in candidates]
+        self.pool_of_offer = [pool_id(state.groups[offer.group].group) for offer in offers]
+        self.pods: Ints = np.array(
+            [len(candidate.pods) for candidate in candidates], dtype=np.int64
+        )
+        self.ones: Ints = np.ones(len(candidates), dtype=np.int64)
+        self.none: Ints = np.zeros(len(offers), dtype=np.int64)
+        self.shares = SpotShares(state) if state.policy.spot is not None else None
+
+    def _in(self, names: Sequence[str], name: str) -> Ints:
+        return np.fromiter((own == name for own in names), dtype=np.int64, count=len(names))
+
+    def group_minimums(self) -> Iterator[Limit]:
+        """The minimum of a group: what goes less what is bought of it."""
+        for name in sorted(set(self.groups_of)):
+            group = self.state.groups[name].group
+            size = self.removal_limits.size_of(name)
+            reason = Reason.of(ReasonCode.GROUP_MIN_SIZE, min=group.min, target=size)
+            bought = self._in([offer.group for offer in self.offers], name)
+            yield Limit(self._in(self.groups_of, name), -bought, size - group.min, _always(reason))
+
+    def pool_minimums(self) -> Iterator[Limit]:
+        """The shared minimum of the groups of a pool."""
+        for name, spare in sorted(self.removal_limits.pool_spares.items()):
+            going = self._in(self.pools_of, name)
+            if going.any():
+                group = self.state.groups[self.groups_of[int(going.argmax())]].group
+                assert group.pool is not None
+                reason = Reason.of(
+                    ReasonCode.POOL_MIN_SIZE, pool=group.pool.name or name, min=group.pool.min
+                )
+                yield Limit(going, -self._in(self.pool_of_offer, name), spare, _always(reason))
+
+    def cluster_minimums(self) -> Iterator[Limit]:
+        """The cluster's minimums of cores, memory and GPUs."""
+        minimums = self.removal_limits.minimums
+        for name, room in sorted(minimums.room.items()):
+            going = np.array(
+                [minimums.amounts(candidate.node)[name] for candidate in self.candidates],
+                dtype=np.int64,
+            )
+            buying = np.array(
+                [minimums.amounts(offer.node)[name] for offer in self.offers], dtype=np.int64
+            )
+            reason = Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=name)
+            yield Limit(going, -buying, max(0, room), _always(reason))
+
+    def disruption_budgets(self) -> Iterator[Limit]:
+        """disruptionBudgets, for each pool. The old nodes of a replacement have
+        counted since its purchase."""
+        counted = self.removal_limits.counted_out(
+            candidate.node.name for candidate in self.candidates
+        )
+        more: Ints = 1 - np.array(counted, dtype=np.int64)
+        for pool in sorted(set(self.pools_of)):
+            for left, reason in self.removal_limits.disruption_room(
+                pool, DisruptionReason.CONSOLIDATION
+            ):
+                yield Limit(
+                    self._in(self.pools_of, pool) * more, self.none, max(0, left), _always(reason)
+                )
+
+    def pod_budgets(self) -> Iterator[Limit]:
+        """PodDisruptionBudgets that not all candidates together can keep."""
+        used: dict[str, dict[int, int]] = {}
+        for at, candidate in enumerate(self.candidates):
+            for name, count in candidate.used.items():
+                used.setdefault(name, {})[at] = count
+        for name, counts in sorted(used.items()):
+            room = max(0, self.removal_limits.pdbs.left(name))
+            if sum(counts.values()) > room:
+                going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
+                going[list(counts)] = list(counts.values())
+                yield Limit(going, self.none, room, self._pod_of_budget(name))
+
+    def _pod_of_budget(self, name: str) -> Callable[[int], Reason]:
+        def reason(at: int) -> Reason:
+            candidate = self.candidates[at]
+            pod = next(
+                (pod for pod, names in candidate.limited if name in names), candidate.pods[0]
+            )
+            return blocked(
+                candidate.node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name)
+            ).reason
+
+        return reason
+
+    def breaker(self) -> Iterator[Limit]:
+        """The circuit breaker's hourly limits and its share. Consolidation stays within the
+        share and never trips it."""
+        for what, room, reason in self.removal_limits.breaker.rooms():
+            yield Limit(
+                self.pods if what == "pods" else self.ones, self.none, max(0, room), _always(reason)
+            )
+
+    def metric_rules(self) -> Iterator[Limit]:
+        """Metric rules that would buy again what goes."""
+        nodes = [candidate.node for candidate in self.candidates]
+        for used, room, reason in (
+            self.removal_limits.guard.rooms(nodes) if self.removal_limits.guard is not None else ()
+        ):
+            yield Limit(np.array(used, dtype=np.int64), self.none, room, _always(reason))
+
+    def owners(self) -> Iterator[Limit]:
+        """movesPerPodPerDay, for the owners whose moves it can limit."""
+        moves = OwnerMoves(self.state)
+        counts: dict[str, dict[int, int]] = {}
+        for at, candidate in enumerate(self.candidates):
+            for owner, pods in moves.of(candidate).items():
+                counts.setdefault(owner, {})[at] = pods
+        for owner, pods_on in sorted(counts.items()):
+            left = moves.left(owner)
+            if left is not None and sum(pods_on.values()) > left:
+                going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
+                going[list(pods_on)] = list(pods_on.values())
+                yield Limit(going, self.none, max(0, left), _always(moves.reason(owner)))
+
+    def group_maximums(self) -> Iterator[Limit]:
+        """The limits that several groups share: the cluster's totals and the maximums of pools."""
+        going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
+        for at, offer in enumerate(self.offers):
+            buying = self.none.copy()
+            buying[at] = 1
+            yield Limit(going, buying, offer.most, _always(offer.stop))
+        for amounts, room, reason in self.offers[0].shared if self.offers else ():
+            yield Limit(going, np.array(amounts, dtype=np.int64), room, _always(reason))
+
+    def surge(self) -> Iterator[Limit]:
+        """maxSurge, for each pool in which nodes are bought."""
+        rows = self.state.memory.replacements.values()
+        bought = open_surge((row for row in rows if row.state in UNDER_WAY), self.state)
+        going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
+        for pool in sorted(set(self.pool_of_offer)):
+            limit = surge_limit(pool, self.state)
+            reason = Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
+            yield Limit(
+                going,
+                self._in(self.pool_of_offer, pool),
+                max(0, limit - bought.get(pool, 0)),
+                _always(reason),
+            )
+
+    def splits(self) -> Iterator[Limit]:
+        """Without splitNodes no more nodes are bought than go."""
+        if not self.state.policy.consolidation.split_nodes and self.offers:
+            ones: Ints = np.ones(len(self.offers), dtype=np.int64)
+            yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)))
+
+    def spot_shares(self) -> Iterator[Limit]:
+        """spot.maxShare, for each spot group that has nodes or of which nodes may be bought.
+        A row says that its nodes less the share of the pool's nodes, in units of
+        1/denominator, stay at most 0."""
+        shares = self.shares
+        if shares is None or shares.share >= 1:
+            return
+        part, whole = shares.share.numerator, shares.share.denominator
+        for name in sorted(shares.spot):
+            pool, have = shares.pool_of[name], shares.size[name]
+            if not have and name not in {offer.group for offer in self.offers}:
+                continue
+            of = shares.of_pool(pool)
+            going = part * self._in_share_pool(self.groups_of, pool) - whole * self._in(
+                self.groups_of, name
+            )
+            offered = [offer.group for offer in self.offers]
+            buying = whole * self._in(offered, name) - part * self._in_share_pool(offered, pool)
+            room = max(part * of - whole * have, 0 if have else whole - part)
+            reason = Reason.of(ReasonCode.SPOT_SHARE, share=float(shares.share), nodes=have, of=of)
+            yield Limit(going, buying, room, _always(reason))
+
+    def on_demand_bases(self) -> Iterator[Limit]:
+        """spot.onDemandBase, for each pool with a spot group."""
+        shares = self.shares
+        if shares is None or shares.base <= 0:
+            return
+        for pool in sorted({shares.pool_of[name] for name in shares.spot}):
+            going = self._in_share_pool(self.groups_of, pool, on_demand=True)
+            buying = self._in_share_pool(
+                [offer.group for offer in self.offers], pool, on_demand=True
+            )
+            room = shares.of_pool(pool, on_demand=True) - shares.base
+            yield Limit(going, -buying, room, _always(shares.base_reason()))
+
+    def _in_share_pool(self, groups: Sequence[str], pool: str, *, on_demand: bool = False) -> Ints:
+        assert self.shares is not None
+        of, spot = self.shares.pool_of, self.shares.spot if on_demand else frozenset()
+        return np.fromiter(
+            (of[g] == pool and g not in spot for g in groups), dtype=np.int64, count=len(groups)
+        )
+
+
+def _always(reason: Reason) -> Callable[[int], Reason]:
+    return lambda _: reason
+
+
+class OwnerMoves:
+    """The moves of a day by owner of the pods, and how many more movesPerPodPerDay allows."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state, self._classes = state, state.snapshot.classes
+        self._most = state.policy.consolidation.moves_per_pod_per_day
+        self._owners = [owner_of(cls) for cls in self._classes]
+        self._replicas: dict[str, int] | None = None
+
+    def of(self, candidate: Candidate) -> dict[str, int]:
+        """Return owner -> pods of it that must move."""
+        counts: dict[str, int] = {}
+        for pod in candidate.pods if self._most else ():
+            owner = self._owners[pod.cls]
+            if owner:
+                counts[owner] = counts.get(owner, 0) + 1
+        return counts
+
+    def left(self, owner: str) -> int | None:
+        """Return how many more pods of an owner may move now; None: no limit. An owner without
+        moves of today is only limited if more than all its pods would move."""
+        if not self._most:
+            return None
+        return self._most * self._count(owner) - sum(pods for _, pods in self._today(owner))
+
+    def reason(self, owner: str) -> Reason:
+        """Return why pods of an owner stay, and until when."""
+        today = self._today(owner)
+        until = today[0][0] + 86_400.0 if today else self._state.now + 86_400.0
+        return Reason.of(ReasonCode.POD_MOVED_RECENTLY, owner=owner, until=until)
+
+    def _today(self, owner: str) -> list[tuple[float, int]]:
+        moves: Mapping[str, tuple[tuple[float, int], ...]] = self._state.memory.consolidation.moves
+        return sorted(
+            move for move in moves.get(owner, ()) if 0 <= self._state.now - move[0] < 86_400.0
+        )
+
+    def _count(self, owner: str) -> int:
+        if self._replicas is None:
+            counted = np.bincount(self._state.occupancy.cls, minlength=len(self._classes)).tolist()
+            self._replicas = {}
+            for cls, count in enumerate(counted):
+                own = self._owners[cls] if cls < len(self._owners) else ""
+                if own:
+                    self._replicas[own] = self._replicas.get(own, 0) + count
+        return self._replicas.get(owner, 0)

@@ -1,0 +1,535 @@
+"""Consolidation of needed nodes: they go if their pods fit a cheaper place and the saving
+is worth the disruption.
+
+    candidates ► search ► moves ► confirmed by a later pass ► removals, or
+    purchases first (replacements.py)
+
+A move into room that exists is wanted node by node (NodeMemory.wanted_since); a move that buys is a
+replacement. A pool with a pending pod that it could take, or that grows, keeps its nodes in this
+pass. See docs/reference/consolidation.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.memory import ConsolidationMemory, NodeMemory, Replacement, ReplacementState
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.plan import (
+    ConsolidationReport,
+    Move,
+    MovePurchase,
+    NodeVerdict,
+    PoolCost,
+    Removal,
+)
+from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.prices import MICRO
+from chalicelib.plan.removal.bought_back import owner_of
+from chalicelib.plan.removal.candidates import Candidate, DrainabilityChecker, find_candidates
+from chalicelib.plan.removal.consolidation.costs import Costs
+from chalicelib.plan.removal.consolidation.eligibility import Eligibility, QuietTimes, protection
+from chalicelib.plan.removal.consolidation.limits import Limits, OwnerMoves, limits_of
+from chalicelib.plan.removal.consolidation.moves import JudgedMove
+from chalicelib.plan.removal.consolidation.purchases import Market
+from chalicelib.plan.removal.consolidation.search import ConsolidationSearch
+from chalicelib.plan.removal.consolidation.splitting import destinations_of, judged_move, moves_of
+from chalicelib.plan.removal.consolidation.verdicts import Explanation
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.methods import DisruptionContext
+from chalicelib.plan.removal.replacement_rows import softly_tainted
+from chalicelib.plan.removal.replacements import Advance, Reservation, advance
+from chalicelib.plan.removal.simulate import SimulatedRemoval
+from chalicelib.plan.state.cluster_state import NodeGroupState
+from chalicelib.plan.state.pools import pool_id
+from chalicelib.reasons.text import sentence
+
+REPEAT_AFTER = 300.0
+"""Seconds for which a search that found nothing is not repeated while pods, nodes, prices
+and policy stay the same."""
+MOST_REASONS = 2_000
+"""Reasons of nodes that such a search leaves for the passes that do not repeat it."""
+_DAY = 86_400.0
+
+
+class ConsolidationResult(msgspec.Struct, frozen=True):
+    """What consolidation does in this pass. nodes: the next memory of every node. tainted: nodes
+    that get the soft taint."""
+
+    commands: tuple[DisruptionCommand, ...]
+    report: ConsolidationReport
+    replacements: dict[str, Replacement]
+    memory: ConsolidationMemory
+    nodes: dict[str, NodeMemory]
+    tainted: frozenset[str]
+
+
+def consolidate(
+    context: DisruptionContext,
+    commands: Sequence[DisruptionCommand],
+    nodes: Mapping[str, NodeMemory],
+) -> ConsolidationResult:
+    """Return the moves of this pass. context: its budgets, and its simulated cluster
+    without what other methods remove. commands: of these methods. nodes: the next memory
+    of nodes as they leave it."""
+    removed = [removal for command in commands for removal in command.candidates]
+    return _Pass(context, removed, nodes).result()
+
+
+class _Pass:
+    def __init__(
+        self,
+        context: DisruptionContext,
+        removed: Sequence[Removal],
+        nodes: Mapping[str, NodeMemory],
+    ) -> None:
+        self.context, self.state, self.simulated = context, context.state, context.simulated
+        self.removal_limits, self.settings = (
+            context.removal_limits,
+            context.state.policy.consolidation,
+        )
+        self.removed, self.nodes = removed, nodes
+        self.acts = self.state.policy.consolidation.mode is not ConsolidationMode.SHADOW
+        self.costs, self.quiet = Costs(self.state), QuietTimes(self.state)
+        self.moves_today = OwnerMoves(self.state)
+        self.reservation = context.reservation or Reservation(self.state, self.simulated)
+        self.eligibility = Eligibility(self.state, self.costs, self.quiet, self._reasons_of_rows())
+        self.verdicts: dict[str, Reason] = {}
+        self.moves: list[JudgedMove] = []
+        self.gap: float | None = None
+
+    def result(self) -> ConsolidationResult:
+        """Search, begin what is confirmed, and report."""
+        memory = self._searched(self._candidates())
+        direct = [move for move in self.moves if not move.purchases]
+        commands = self._removals(direct) if self.acts else ()
+        advanced = self._advance([move for move in self.moves if move.purchases])
+        self.verdicts |= advanced.verdicts
+        commands = (*commands, *advanced.commands)
+        going = [
+            *self.removed,
+            *(removal for command in commands for removal in command.candidates),
+        ]
+        wanted = {move.nodes[0] for move in direct} if self.acts else set()
+        return ConsolidationResult(
+            commands=commands,
+            report=self._report(commands, advanced),
+            replacements=advanced.rows,
+            memory=msgspec.structs.replace(
+                memory, moves=self._moves_of_the_day(going), prices=self.costs.history
+            ),
+            nodes=self._node_memory(wanted),
+            tainted=softly_tainted(advanced.rows.values()) | wanted,
+        )
+
+    # --- candidates
+
+    def _candidates(self) -> list[Candidate]:
+        """Return the nodes among which is searched, by name; the others get their verdicts."""
+        eligible, verdicts = find_candidates(
+            self.state,
+            self.simulated,
+            self.removal_limits.pdbs,
+            self.eligibility.ineligible,
+            may_buy=True,
+        )
+        self.verdicts |= {name: verdict.reason for name, verdict in verdicts.items()}
+        gone, held = {removal.node for removal in self.removed}, self._held_pools()
+        candidates = []
+        for candidate in sorted(eligible, key=lambda candidate: candidate.node.name):
+            name = candidate.node.name
+            if name in gone:
+                continue
+            evict = tuple(pod.key for pod in candidate.pods)
+            removal = SimulatedRemoval(
+                candidate.node, candidate.group, evict, {}, candidate.waits_for
+            )
+            reason = (
+                self.removal_limits.standing_refusal(removal)
+                or held.get(pool_id(self.state.groups[candidate.group].group))
+                or self.eligibility.blocked_candidate(candidate, self.moves_today)
+            )
+            if reason is None:
+                candidates.append(candidate)
+            else:
+                self.verdicts[name] = reason
+        return candidates
+
+    def _reasons_of_rows(self) -> dict[str, Reason]:
+        """Return why nodes of replacements are not looked at."""
+        reasons: dict[str, Reason] = {}
+        for row in self.reservation.rows.values():
+            if row.state is not ReplacementState.FAILED:
+                reasons |= dict.fromkeys(
+                    (*row.nodes, *row.new_nodes), Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id)
+                )
+            elif row.until > self.state.now:
+                detail = sentence(row.why) if row.why is not None else ""
+                failed = Reason.of(ReasonCode.REPLACEMENT_FAILED, until=row.until, detail=detail)
+                reasons |= dict.fromkeys(row.nodes, failed)
+        return reasons
+
+    def _held_pools(self) -> dict[str, Reason]:
+        """Return the pools that are left alone in this pass: one of their groups grows, or
+        a pending pod fits there."""
+        held: dict[str, Reason] = {}
+        waiting: dict[int, str] = {}
+        for pod in self.state.occupancy.waiting():
+            if pod.scheduled_reason == "Unschedulable" and not pod.deleted:
+                waiting.setdefault(pod.cls, pod.key)
+        own = {
+            purchase.operation
+            for row in self.reservation.rows.values()
+            for purchase in row.purchases
+        }
+        growing = {
+            operation.spec.group
+            for operation in self.state.memory.operations
+            if operation.is_open
+            and operation.spec.kind is OperationKind.SCALE_UP
+            and operation.spec.id not in own
+        }
+        for name, group in sorted(self.state.groups.items()):
+            pool = pool_id(group.group)
+            if name in growing or name in self.removal_limits.grown:
+                held[pool] = Reason.of(ReasonCode.GROUP_GROWING)
+            elif pool not in held and (key := self._pod_for(group, waiting)):
+                held[pool] = Reason.of(ReasonCode.PROMISED, pod=key)
+        return held
+
+    def _pod_for(self, group: NodeGroupState, waiting: Mapping[int, str]) -> str:
+        """Return a pending pod that a node of the group could take if it
+        were empty, "" without one."""
+        table = self.simulated.table
+        row = table.index.get(group.nodes[0].name) if group.nodes else None
+        if row is None:
+            return ""
+        for cls, key in sorted(waiting.items()):
+            if self.simulated.static(cls)[row] and bool(
+                (table.allocatable[row] >= table.columns.need(cls)).all()
+            ):
+                return key
+        return ""
+
+    # --- the search
+
+    def _searched(self, candidates: Sequence[Candidate]) -> ConsolidationMemory:
+        """Search, unless the same search has just found nothing; returns the next memory."""
+        before = self.state.memory.consolidation
+        if not candidates:
+            return msgspec.structs.replace(before, digest="", searched_at=0.0, reasons={})
+        search = self._search(candidates, self._wanted(), buys=True)
+        digest = self._digest(candidates, search.limits)
+        if before.digest == digest and 0 <= self.state.now - before.searched_at < REPEAT_AFTER:
+            names = before.reasons.keys() & {candidate.node.name for candidate in candidates}
+            self.verdicts |= {name: before.reasons[name] for name in names}
+            return before
+        solution = search.best(lambda proposed: moves_of(search, proposed)[1])
+        if solution is not None:
+            moves, solution = moves_of(search, solution)
+            # RemovalLimits that do not suffice for all moves go to those that save
+            # most for their disruption.
+            self.moves = sorted(moves, key=lambda move: (-move.saves / move.disruption, move.nodes))
+        self.gap = search.gap
+        reasons = Explanation(search, solution).reasons()
+        self.verdicts |= reasons
+        if self.moves or self.context.over():  # a search that was cut off has not found nothing
+            return msgspec.structs.replace(before, digest="", searched_at=0.0, reasons={})
+        known = dict(sorted(reasons.items())[:MOST_REASONS])
+        return msgspec.structs.replace(
+            before, digest=digest, searched_at=self.state.now, reasons=known
+        )
+
+    def _search(
+        self, candidates: Sequence[Candidate], wanted: frozenset[str], *, buys: bool
+    ) -> ConsolidationSearch:
+        """Return a search among these candidates. buys: whether it may buy at all."""
+        buys = buys and self.state.policy.consolidation.mode in {
+            ConsolidationMode.FULL,
+            ConsolidationMode.SHADOW,
+        }
+        named = self.eligibility.named if buys else frozenset()
+        refused = Reason.of(ReasonCode.GROUP_GROWING) if self.removal_limits.grown else None
+        market = Market(self.state, self.simulated, self.costs, named, refused)
+        limits = limits_of(self.state, self.removal_limits, candidates, market.offers)
+        over = self.context.over
+        return ConsolidationSearch(
+            self.state,
+            self.simulated,
+            self.removal_limits,
+            self.costs,
+            candidates,
+            market,
+            limits,
+            wanted,
+            over,
+        )
+
+    def _wanted(self) -> frozenset[str]:
+        """Return the nodes that the last pass wanted, too."""
+        return frozenset(
+            name for name, node in self.state.memory.nodes.items() if node.wanted_since
+        )
+
+    def _digest(self, candidates: Sequence[Candidate], limits: Limits) -> str:
+        """Return a fingerprint of all that a search depends on."""
+        groups = [
+            (
+                name,
+                group.target,
+                group.group.min,
+                group.group.max,
+                group.backed_off,
+                self.costs.groups.get(name),
+            )
+            for name, group in sorted(self.state.groups.items())
+        ]
+        nodes = [
+            (
+                name,
+                self.quiet.memory_of(node)[0],
+                self.costs.nodes[name].price if name in self.costs.nodes else 0,
+            )
+            for node in sorted(self.state.snapshot.nodes, key=lambda node: node.name)
+            for name in (node.name,)
+        ]
+        names = [candidate.node.name for candidate in candidates]
+        content = [self.settings, groups, nodes, names, limits.room.tolist(), self.simulated.real]
+        content += [sorted(self.costs.recommended)] if self.costs.recommended else []
+        return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:20]
+
+    # --- moves into room that exists
+
+    def _removals(self, moves: Sequence[JudgedMove]) -> tuple[DisruptionCommand, ...]:
+        """Return the removals of nodes that were wanted long enough, as far
+        as the budgets have room."""
+        chosen, refused = self.removal_limits.draw(
+            [move.removals[0] for move in moves], self._unconfirmed, DisruptionReason.CONSOLIDATION
+        )
+        self.verdicts |= refused
+        removals = tuple(_removal(removal) for removal in chosen)
+        return (DisruptionCommand(DisruptionReason.CONSOLIDATION, removals),) if removals else ()
+
+    def _unconfirmed(self, removal: SimulatedRemoval) -> Reason | None:
+        since = self._wanted_since(removal.node.name)
+        needs = self.settings.confirm_after
+        return (
+            Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs)
+            if self.state.now - since < needs
+            else None
+        )
+
+    def _wanted_since(self, name: str) -> float:
+        before = self.state.memory.nodes.get(name)
+        return (
+            min(before.wanted_since, self.state.now)
+            if before and before.wanted_since
+            else self.state.now
+        )
+
+    # --- moves that buy
+
+    def _advance(self, proposals: Sequence[JudgedMove]) -> Advance:
+        return advance(
+            self.state,
+            self.simulated,
+            self.removal_limits,
+            judge=self._judge,
+            confirm=self._confirm,
+            reservation=self.reservation,
+            proposals=proposals
+            if self.state.policy.consolidation.mode is ConsolidationMode.FULL
+            else (),
+        )
+
+    def _judge(self, names: Sequence[str], cost: int) -> JudgedMove | Reason:
+        """Judge a move whose purchases exist."""
+        return self._judged(names, {}, cost)
+
+    def _confirm(self, replacement: Replacement) -> JudgedMove | Reason:
+        """Judge a move whose purchases do not exist yet."""
+        return self._judged(
+            replacement.nodes,
+            {purchase.group: purchase.nodes for purchase in replacement.purchases},
+            None,
+        )
+
+    def _judged(
+        self, names: Sequence[str], purchases: Mapping[str, int], cost: int | None
+    ) -> JudgedMove | Reason:
+        """Judge a move on the present snapshot, with the lower score of what was wanted before.
+        cost: of purchases that exist."""
+        checker = DrainabilityChecker(self.state, self.removal_limits.pdbs)
+        candidates = []
+        for name in names:
+            candidate = self._row_candidate(name, checker)
+            if isinstance(candidate, Reason):
+                return candidate
+            candidates.append(candidate)
+        search = self._search(candidates, frozenset(names), buys=bool(purchases))
+        solution = search.judged_set(purchases, cost)
+        if isinstance(solution, Reason):
+            return solution
+        bought = np.array(solution.bought, dtype=np.int64)
+        return judged_move(search, solution.gone, bought, destinations_of(search, solution), cost)
+
+    def _row_candidate(self, name: str, checker: DrainabilityChecker) -> Candidate | Reason:
+        """Return a node of a replacement as a candidate, or why it stays."""
+        at = self.state.occupancy.index.get(name)
+        if at is None or name not in self.simulated.table.index:
+            return Reason.of(ReasonCode.UNEXPECTED, detail=f"node {name} is gone")
+        if name not in self.costs.nodes:
+            return Reason.of(
+                ReasonCode.NO_PRICE, group=self.state.group_of.get(name, ""), detail=""
+            )
+        node = self.state.snapshot.nodes[at]
+        candidate = checker.of(node)
+        reason = protection(node, self.state)
+        if not isinstance(candidate, Candidate):
+            return reason or candidate.reason
+        return (
+            reason or self.eligibility.blocked_candidate(candidate, self.moves_today) or candidate
+        )
+
+    # --- the next memory, and the report
+
+    def _node_memory(self, wanted: Collection[str]) -> dict[str, NodeMemory]:
+        """Return the next memory of every node: what other methods leave, and
+        what consolidation adds."""
+        memory: dict[str, NodeMemory] = {}
+        for node in self.state.snapshot.nodes:
+            pods, since = self.quiet.memory_of(node)
+            memory[node.name] = msgspec.structs.replace(
+                self.nodes.get(node.name, NodeMemory()),
+                pods=pods,
+                pods_since=since,
+                wanted_since=self._wanted_since(node.name) if node.name in wanted else 0.0,
+            )
+        return memory
+
+    def _moves_of_the_day(
+        self, removals: Iterable[Removal]
+    ) -> dict[str, tuple[tuple[float, int], ...]]:
+        """Return the moves of each owner's pods within a day, with those of this pass."""
+        now, pods = self.state.now, dict[str, int]()
+        for removal in removals:
+            evicted = frozenset(removal.evict)
+            for pod in self.state.occupancy.on(removal.node) if evicted else ():
+                owner = owner_of(self.state.snapshot.classes[pod.cls])
+                if owner and pod.key in evicted:
+                    pods[owner] = pods.get(owner, 0) + 1
+        before = self.state.memory.consolidation.moves
+        days = {
+            owner: (
+                *(move for move in before.get(owner, ()) if 0 <= now - move[0] < _DAY),
+                *([(now, pods[owner])] if owner in pods else []),
+            )
+            for owner in sorted(before.keys() | pods.keys())
+        }
+        return {owner: moves for owner, moves in days.items() if moves}
+
+    def _report(
+        self, commands: Sequence[DisruptionCommand], advanced: Advance
+    ) -> ConsolidationReport:
+        begun = {removal.node for command in commands for removal in command.candidates}
+        rows = {row.nodes: row for row in advanced.rows.values()}
+        moves = []
+        for move in self.moves:
+            row = rows.get(move.nodes)
+            state = "begins" if begun.issuperset(move.nodes) else "wanted"
+            state = row.state.value if row is not None else state
+            moves.append(
+                _move(
+                    move,
+                    state if self.acts else "shadow",
+                    row.id if row is not None else "",
+                    self.costs.currency,
+                )
+            )
+        proposed = {move.nodes for move in self.moves}
+        moves += [
+            _row_as_move(row, self.costs.currency)
+            for row in advanced.rows.values()
+            if row.nodes not in proposed and row.state is not ReplacementState.FAILED
+        ]
+        removed = begun | {removal.node for removal in self.removed}
+        verdicts = tuple(
+            NodeVerdict(name, reason, str(reason.params.get("pod", "")))
+            for name, reason in sorted(self.verdicts.items())
+            if name not in removed
+        )
+        return ConsolidationReport(
+            self.state.policy.consolidation.mode.value,
+            tuple(moves),
+            verdicts,
+            self._pools(),
+            self.gap,
+        )
+
+    def _pools(self) -> tuple[PoolCost, ...]:
+        return tuple(
+            PoolCost(
+                pool=name,
+                price=total.price / MICRO,
+                disruption=total.disruption / MICRO,
+                rate=round(self.costs.rate(name), 9),
+                unpriced=total.unpriced,
+                currency=self.costs.currency,
+            )
+            for name, total in self.costs.pools.items()
+        )
+
+
+def _removal(removal: SimulatedRemoval) -> Removal:
+    return Removal(
+        removal.node.name,
+        removal.group,
+        "drain" if removal.evict else "empty",
+        removal.evict,
+        removal.destinations,
+        DisruptionReason.CONSOLIDATION,
+    )
+
+
+def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move:
+    return Move(
+        nodes=move.nodes,
+        purchases=tuple(
+            MovePurchase(group, nodes, move.prices[group] / MICRO)
+            for group, nodes in sorted(move.purchases.items())
+        ),
+        price=move.price / MICRO,
+        saves=move.saves / MICRO,
+        disruption=move.disruption,
+        gain=move.gain / MICRO,
+        score=round(move.score, 4),
+        state=state,
+        pool=move.pool,
+        replacement=replacement,
+        currency=currency,
+    )
+
+
+def _row_as_move(replacement: Replacement, currency: str) -> Move:
+    saves = replacement.price - replacement.cost
+    return Move(
+        nodes=replacement.nodes,
+        purchases=tuple(
+            MovePurchase(bought.group, bought.nodes, bought.price / MICRO)
+            for bought in replacement.purchases
+        ),
+        price=replacement.price / MICRO,
+        saves=saves / MICRO,
+        disruption=replacement.disruption,
+        gain=(saves - replacement.disruption_price) / MICRO,
+        score=round(replacement.score, 4),
+        state=replacement.state.value,
+        pool=replacement.pool,
+        replacement=replacement.id,
+        currency=currency,
+    )

@@ -1,0 +1,114 @@
+"""Evacuation of nodes that their vendor takes back.
+
+All their pods go at once, by the Eviction API, which asks PodDisruptionBudgets. Nothing that limits
+removals limits this: the machine goes anyway, and its pods with it. It is counted afterwards, so
+that other removals see it. See docs/reference/spot.md "Evacuation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.node import Node
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.plan import PodPlacement, Removal
+from chalicelib.model.pod import Pod
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.removal_limits import RemovalLimits
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.interruptions import MOST_REPORTED
+from chalicelib.plan.state.spot_market import usual_ready_time
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+def evacuate(
+    state: ClusterState, removal_limits: RemovalLimits, placements: Iterable[PodPlacement]
+) -> tuple[DisruptionCommand, ...]:
+    """Return the removals of the nodes at risk, the first deadline first, as one command;
+    none if there is none. placements: of all pods in this pass; the removals say where
+    their pods are expected."""
+    if not state.at_risk:
+        return ()
+    places = {pod: p.node or f"{p.group}/{p.number}" for p in placements for pod in p.pods}
+    busy = {
+        target.node
+        for operation in state.memory.operations
+        if operation.is_open
+        and operation.spec.kind in {OperationKind.DELETE_NODES, OperationKind.RESTART_NODE}
+        for target in operation.spec.targets
+    }
+    names = (name for name in state.at_risk if name not in busy and not _is_left_alone(name, state))
+    removals = tuple(
+        _removal(name, state, places)
+        for name in sorted(names, key=lambda n: (state.at_risk[n].leaves_at, n))
+    )
+    removal_limits.evacuate(removals)
+    return (DisruptionCommand(DisruptionReason.INTERRUPTED, removals),) if removals else ()
+
+
+def _is_left_alone(name: str, state: ClusterState) -> bool:
+    """Return whether nothing is to be done: the group could not be read or may be another
+    cluster's, the vendor is deleting the machine already, or it has not taken it after its last
+    deadline, a short time ago. An instant too far away comes from a wrong clock."""
+    group, node = state.groups[state.group_of[name]], _node(name, state)
+    failed = group.memory.failed_removals.get(name)
+    deleting = any(
+        instance.state is InstanceState.DELETING
+        and (instance.node == name or instance.id == node.provider_id)
+        for instance in group.group.instances
+    )
+    late = state.at_risk[name].leaves_at <= state.now
+    until = failed.until if failed is not None and failed.taken_back else 0.0
+    waits = late and state.now < until <= state.now + state.options.max_node_group_backoff_duration
+    return bool(group.group.error) or deleting or waits
+
+
+def _removal(name: str, state: ClusterState, places: Mapping[str, str]) -> Removal:
+    evict = tuple(pod.key for pod in state.occupancy.on(name) if _is_evictable(pod, state))
+    return Removal(
+        name,
+        state.group_of[name],
+        "drain" if evict else "empty",
+        evict,
+        destinations={pod: places[pod] for pod in evict if pod in places},
+        reason=DisruptionReason.INTERRUPTED,
+        leaves_at=state.at_risk[name].leaves_at,
+    )
+
+
+def _is_evictable(pod: Pod, state: ClusterState) -> bool:
+    pod_class = state.snapshot.classes[pod.cls]
+    return not (pod.deleted or pod.phase in _ENDED or pod_class.mirror or pod_class.is_daemonset)
+
+
+def late_replacements(state: ClusterState, placements: Iterable[PodPlacement]) -> list[Reason]:
+    """Return NO_REPLACEMENT_IN_TIME for nodes at risk with pods that get a new node which is
+    usually ready too late, by name. placements: of all pods in this pass."""
+    if not state.at_risk:
+        return []
+    node_of = {pod.key: name for name in state.at_risk for pod in state.occupancy.on(name)}
+    ready: dict[str, float] = {}
+    for placement in placements:
+        if not placement.group:
+            continue
+        takes = usual_ready_time(state.groups[placement.group], state.policy)
+        for name in {node_of[pod] for pod in placement.pods if pod in node_of}:
+            if state.now + takes > state.at_risk[name].leaves_at:
+                ready[name] = max(takes, ready.get(name, 0.0))
+    return [
+        Reason.of(
+            ReasonCode.NO_REPLACEMENT_IN_TIME,
+            node=name,
+            until=state.at_risk[name].leaves_at,
+            ready=takes,
+        )
+        for name, takes in islice(sorted(ready.items()), MOST_REPORTED)
+    ]
+
+
+def _node(name: str, state: ClusterState) -> Node:
+    return state.snapshot.nodes[state.occupancy.index[name]]

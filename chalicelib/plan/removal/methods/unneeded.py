@@ -1,0 +1,191 @@
+"""Removal of unneeded nodes: nodes with little use whose pods all fit on other nodes that exist.
+
+    candidates ► search (trials that move each node's pods) ► timers ► budgets
+
+Timers run whether or not removals are allowed now. A node's timer continues while it stays
+unneeded. It is reset only when a pass checked the node and found it needed. A pass that could not
+judge the node (its group is unhealthy or unreadable, the time ran out, no pass ran at all) adds no
+time and does not reset the timer. See docs/reference/scale-down.md "Unneeded timers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.memory import NodeMemory
+from chalicelib.model.node import DELETION_CANDIDATE, Node
+from chalicelib.model.plan import NodeVerdict, Removal
+from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.removal.bought_back import bought_back
+from chalicelib.plan.removal.candidates import Candidate, utilization_reason
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.methods import DisruptionContext, MethodResult
+from chalicelib.plan.removal.simulate import Search, SimulatedRemoval
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.readiness import Bucket
+
+UNSEEN = 900.0
+"""Seconds without a pass after which it is unknown whether a node was needed in between."""
+NOT_JUDGED = frozenset(
+    {
+        ReasonCode.UNEXPECTED,
+        ReasonCode.GROUP_FROZEN,
+        ReasonCode.NOT_EVALUATED,
+        ReasonCode.PROMISED,
+        ReasonCode.IN_REPLACEMENT,
+    }
+)
+"""Verdicts of a node that could not be judged. They include a node on which pending pods
+are expected: the scheduler may place them on another node, and while other nodes are drained
+there are always such pods."""
+_TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
+"""Verdicts of a failed simulation, which is not repeated for a while. A node that the simulation
+did not reach is checked in every pass."""
+
+
+class Unneeded:
+    """Cluster Autoscaler's scale-down."""
+
+    reason = DisruptionReason.UNNEEDED
+    ineligible = staticmethod(utilization_reason)
+
+    def propose(self, candidates: Sequence[Candidate], context: DisruptionContext) -> MethodResult:
+        """Return the nodes that have been unneeded long enough and for which the budgets
+        have room, as one command."""
+        state, removal_limits, over = context.state, context.removal_limits, context.over
+        result = Search(state, context.simulated, removal_limits.pdbs, candidates, over).best()
+        # The scheduler's counts are computed for each node; only when the time is over, pods of a
+        # class share the last result.
+        verdicts = {
+            failure.candidate.node.name: result.trial.verdict(failure, in_haste=over())
+            for failure in result.failures
+        }
+        verdicts |= {
+            late.node.name: NodeVerdict(late.node.name, context.not_evaluated)
+            for late in result.unchecked
+        }
+        assumed, known = context.assume_unneeded_for, state.memory.nodes
+        timers = {
+            unneeded.node.name: unneeded_timer(
+                unneeded.node, known.get(unneeded.node.name, NodeMemory()), state, assumed
+            )
+            for unneeded in result.removals
+        }
+
+        def why_not_yet(removal: SimulatedRemoval) -> Reason | None:
+            return timer_reason(removal, timers, state) or bought_back(removal, state)
+
+        chosen, refused = removal_limits.draw(result.removals, why_not_yet)
+        if (
+            state.policy.consolidation.mode is not ConsolidationMode.OFF
+            or state.policy.node_lifecycle is not None
+        ):
+            # A node that only waits for its timer is one to which other methods may move pods.
+            chosen = result.keep(chosen, candidates)
+        removals = tuple(
+            Removal(
+                node.node.name,
+                node.group,
+                "drain" if node.evict else "empty",
+                node.evict,
+                node.destinations,
+            )
+            for node in chosen
+        )
+        return MethodResult(
+            commands=(DisruptionCommand(self.reason, removals),) if removals else (),
+            verdicts=verdicts
+            | {name: NodeVerdict(name, reason) for name, reason in refused.items()},
+            memory=timers,
+        )
+
+
+def timer_reason(
+    removal: SimulatedRemoval, timers: Mapping[str, NodeMemory], state: ClusterState
+) -> Reason | None:
+    """Return why a node has not been unneeded for long enough: strictly longer than the
+    threshold, and 0 means at once."""
+    own, options = state.groups[removal.group].group.options, state.options
+    needs, default, code = (
+        (
+            own.scale_down_unneeded_time,
+            options.scale_down_unneeded_time,
+            ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
+        )
+        if state.buckets[removal.node.name] is Bucket.READY
+        else (
+            own.scale_down_unready_time,
+            options.scale_down_unready_time,
+            ReasonCode.NOT_UNREADY_LONG_ENOUGH,
+        )
+    )
+    needs = default if needs is None else needs
+    since = timers[removal.node.name].unneeded_since
+    return (
+        None
+        if needs <= 0 or since + needs < state.now
+        else Reason.of(code, since=since, needs=needs)
+    )
+
+
+def memory_of_others(
+    state: ClusterState, verdicts: Mapping[str, NodeVerdict]
+) -> dict[str, NodeMemory]:
+    """Return the next memory of the nodes that are still needed or could not be judged."""
+    now, recheck = state.now, state.options.unremovable_node_recheck_timeout
+    memory: dict[str, NodeMemory] = {}
+    for name, verdict in verdicts.items():
+        before = state.memory.nodes.get(name, NodeMemory())
+        after: NodeMemory | None = None
+        if verdict.reason.code in _TRIED:
+            after = NodeMemory(unremovable_until=now + recheck, why=verdict.reason)
+        elif verdict.reason.code in NOT_JUDGED:
+            after = paused_timer(before, now)
+        elif before.unremovable_until > now:
+            after = NodeMemory(unremovable_until=before.unremovable_until, why=before.why)
+        if after is not None:
+            memory[name] = after
+    return memory
+
+
+def paused_timer(node_memory: NodeMemory, now: float) -> NodeMemory | None:
+    """Return the next memory of a node that could not be judged: its
+    elapsed time is kept unchanged."""
+    if not node_memory.unneeded_since:
+        return node_memory if node_memory.unremovable_until > now else None
+    return msgspec.structs.replace(
+        node_memory,
+        unneeded_since=node_memory.unneeded_since + max(0.0, now - node_memory.confirmed_at),
+        confirmed_at=now,
+    )
+
+
+def unneeded_timer(
+    node: Node, node_memory: NodeMemory, state: ClusterState, assumed: float | None
+) -> NodeMemory:
+    """Return the next memory of a node found unneeded. Time without passes (an outage, mode off)
+    does not count: the timer continues from where it was last confirmed. assumed: treat it as
+    unneeded for at least this many seconds."""
+    if node_memory.unneeded_since:
+        unseen = state.now - node_memory.confirmed_at
+        pause = unseen if unseen > max(UNSEEN, 3 * state.policy.scan_interval) else 0.0
+        since = min(state.now, node_memory.unneeded_since + pause)
+    else:
+        since = _tainted_since(node, state)
+    if assumed is not None:
+        since = min(since, state.now - assumed)
+    return NodeMemory(unneeded_since=since, confirmed_at=state.now)
+
+
+def _tainted_since(node: Node, state: ClusterState) -> float:
+    """Return the time of a soft taint that is not older than nodeDeletionCandidateTtl,
+    for a node without memory: it preserves the time recorded by another autoscaler or
+    before the table was lost."""
+    soft, ttl = node.taint(DELETION_CANDIDATE), state.options.node_deletion_candidate_ttl
+    if soft is None or not ttl or not (soft.value.isascii() and soft.value.isdigit()):
+        return state.now
+    since = float(soft.value[:12])
+    return since if state.now - ttl <= since <= state.now else state.now

@@ -1,0 +1,133 @@
+"""Determines which taints to add or remove independently of removals.
+
+Cluster Autoscaler removes every hard taint when its process starts, because no removal can be in
+progress then. Functions have no such moment, since they start and stop all the time. Every pass
+therefore compares the taints with the open operations and removes those without one. The soft taint
+asks the scheduler to keep unneeded nodes empty if it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node
+from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, OperationKind
+from chalicelib.model.plan import TaintUpdate
+from chalicelib.model.policy import Options
+from chalicelib.model.timeouts import operation_timeout
+from chalicelib.plan.state.cluster_state import ClusterState
+
+REMOVE_STALE_TAINT, REMOVE_SOFT_TAINT, ADD_SOFT_TAINT = "cleanup", "unsoften", "soften"
+TAKEN_BACK_AFTER = 120.0
+"""Seconds of passes that act after which a removal that was begun before them is taken
+back if no pod ends there."""
+_AHEAD = 86400.0
+"""Seconds by which another program's clock may be ahead; a value further in the future
+is not a valid taint time."""
+
+
+def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[TaintUpdate, ...]:
+    """Return first the removals of stale hard taints, then the removals of soft taints, then the
+    new soft taints, each sorted by node name. unneeded: names of the nodes that are unneeded after
+    this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled,
+    are not touched. passes/taint_writer.py limits how many soft taints are written per pass."""
+    busy = frozenset(
+        target.node
+        for operation in state.memory.operations
+        if operation.is_open
+        for target in operation.spec.targets
+    )
+    readable = frozenset(group.id for group in state.groups.values() if not group.group.error)
+    nodes = sorted(
+        (
+            node
+            for node in state.snapshot.nodes
+            if node.name not in busy and state.group_of.get(node.name) in readable
+        ),
+        key=lambda node: node.name,
+    )
+    to_mark = frozenset(unneeded) if state.options.max_bulk_soft_taint_count > 0 else frozenset()
+    soft = [node for node in nodes if node.taint(TO_BE_DELETED) is None]
+    removed = (node for node in soft if node.taint(DELETION_CANDIDATE) and node.name not in to_mark)
+    added = (node for node in soft if not node.taint(DELETION_CANDIDATE) and node.name in to_mark)
+    return (
+        *_stale_taints(nodes, state),
+        *(TaintUpdate(node.name, REMOVE_SOFT_TAINT) for node in removed),
+        *(TaintUpdate(node.name, ADD_SOFT_TAINT) for node in added),
+    )
+
+
+def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
+    """Return hard taints without an open operation. A taint with our annotation is removed as soon
+    as its operation is over, and the node is uncordoned if the annotation says that the cordon is
+    ours. A taint of another program is left until it must be stale, or that program is gone; then
+    its cordon is removed too, as Cluster Autoscaler does. A node whose instance the vendor is still
+    removing keeps its taint, even after our operation has stopped waiting:
+    pods placed on it now would die with it."""
+    open_ids = frozenset(
+        operation.spec.id for operation in state.memory.operations if operation.is_open
+    )
+    deleted = frozenset(
+        name
+        for group in state.groups.values()
+        for machine in group.group.instances
+        if machine.state is InstanceState.DELETING
+        for name in (machine.id, machine.node)
+        if name
+    )
+    for node in nodes:
+        taint = node.taint(TO_BE_DELETED)
+        noted = node.annotations.get(OPERATION_ANNOTATION, "")
+        if (
+            taint is None
+            or noted in open_ids
+            or node.name in deleted
+            or node.provider_id in deleted
+        ):
+            continue
+        if noted:
+            yield TaintUpdate(
+                node.name,
+                REMOVE_STALE_TAINT,
+                cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true",
+            )
+        elif _is_stale(taint.value, state.now, state.options) or _is_abandoned(
+            node, taint.value, state
+        ):
+            yield TaintUpdate(node.name, REMOVE_STALE_TAINT, cordoned=True)
+
+
+def _is_abandoned(node: Node, value: str, state: ClusterState) -> bool:
+    """Return whether another autoscaler had begun a removal before these passes began
+    to act, and does not finish it. One that still runs evicts pods, so a pod that
+    ends there is a sign of it."""
+    since = state.memory.acting_since
+    if (
+        not since
+        or not _is_instant(value)
+        or int(value) > since
+        or state.now - since < TAKEN_BACK_AFTER
+    ):
+        return False
+    return not any(
+        pod.deleted > state.now - TAKEN_BACK_AFTER
+        for pod in state.occupancy.on(node.name)
+        if not state.snapshot.classes[pod.cls].is_daemonset
+    )
+
+
+def _is_instant(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and len(value) <= 12
+
+
+def _is_stale(value: str, now: float, options: Options) -> bool:
+    """Return whether a foreign taint is older than the longest possible
+    removal, or has no timestamp."""
+    if not _is_instant(value):
+        return True
+    groups = sum(
+        seconds + options.max_pod_eviction_time for _, seconds in options.drain_priority_config
+    )
+    age = now - int(value)
+    return age > operation_timeout(OperationKind.DELETE_NODES, options) + groups or age < -_AHEAD

@@ -1,0 +1,192 @@
+"""What the changes of a group share where the vendor takes its size as an absolute number:
+Alibaba, Exoscale and CCE.
+
+    the size is             then
+    to_size                 done: an earlier attempt has reached the vendor, or a
+                            user has set the same size
+    neither of the two      a conflict, nothing is written (`other_size`)
+    from_size               refused below what exists or outside the bounds, otherwise written once
+
+A repeated call begins with the same questions, so a crash or a lost answer adds and removes
+nothing; the suite asks them of every vendor (tests/contract/suite/test_suite_sizes.py). What
+follows a write differs (activities, operations, totals of a pool), so each vendor has its own. A
+removal names machines, and placeholders of machines that were requested and never made;
+placeholders lower the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.providers.kit.errors import InvalidRequest
+from chalicelib.providers.kit.node_identity import (
+    Identity,
+    Seen,
+    joined_of,
+    refuse_changed,
+    refuse_joined,
+)
+
+# keys of an operation's data: polls so far, consecutive reads of doubtful numbers
+POLLS, LOOKS = "polls", "looks"
+
+# -- sizes
+
+
+def check_sizes(operation: Operation) -> None:
+    """Raise InvalidRequest for a scale-up that does not increase the size, and for a size
+    below 0."""
+    from_size, to_size = operation.spec.from_size, operation.spec.to_size
+    if operation.spec.kind is OperationKind.SCALE_UP and to_size <= from_size:
+        raise InvalidRequest(f"from {from_size} to {to_size} does not increase the size")
+    if to_size < 0:
+        raise InvalidRequest(f"{operation.spec.group}: {to_size} is not a valid size")
+
+
+def other_size(operation: Operation, title: str, size: int) -> Failed:
+    """Return the failure for a size that was changed outside this operation. title:
+    the group, for the message."""
+    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
+    return Failed("Conflict", f"{title} has the size {size}, but {planned} was planned")
+
+
+def changed_size(operation: Operation) -> Succeeded:
+    """Return the outcome of an operation whose size is reached."""
+    return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
+
+
+def size_without(
+    operation: Operation, placeholders: int, title: str, size: int, least: int
+) -> int | Failed | None:
+    """Return the lower size of a group without that many machines that were never made; None if
+    there is nothing left to lower, Failed if the size has increased. size: the current one; least:
+    what exists, and any minimum.
+
+    The new size is computed from the planned size, so the call may be repeated. If the size
+    is lower already, this operation or a concurrent removal has lowered it, and the next
+    pass sees the remainder."""
+    if size > operation.spec.from_size:
+        return other_size(operation, title, size)
+    lower = max(least, operation.spec.from_size - placeholders)
+    return lower if lower < size else None
+
+
+# -- polls. They are counted in the operation's data, because clocks of
+# different functions may differ.
+
+_MOST_POLLS = 1000  # of which the sum is taken: more than any operation makes
+
+
+def counted(operation: Operation, key: str) -> int:
+    """Return a number in the operation's data, of at most seven digits; 0 if it cannot be read."""
+    text = operation.status.data.get(key, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0
+
+
+class Polls(msgspec.Struct, frozen=True):
+    """When a change is looked at again: after `first` seconds, then `growth` times as long each
+    time, up to `longest`. step: the step of the InProgress."""
+
+    step: str
+    first: float
+    growth: float
+    longest: float
+
+    def begin(self, data: dict[str, str], note: str = "") -> InProgress:
+        """Return the Pending outcome of a request that the vendor has just accepted."""
+        return InProgress(self.first, self.step, data, note)
+
+    def pause(self, operation: Operation) -> float:
+        """Return seconds until the next poll."""
+        return self._pause(counted(operation, POLLS))
+
+    def have_taken(self, operation: Operation, seconds: float) -> bool:
+        """Whether the polls so far took this many seconds. From then on the planner
+        waits, with its own timer."""
+        polls = min(counted(operation, POLLS), _MOST_POLLS)
+        return sum(self._pause(number) for number in range(polls)) >= seconds
+
+    def later(
+        self, operation: Operation, note: str = "", *, data: dict[str, str] | None = None
+    ) -> InProgress:
+        """Return Pending until the next poll; the caller limits the total time. data:
+        added to the operation's."""
+        polls = {POLLS: str(counted(operation, POLLS) + 1)}
+        return InProgress(
+            self.pause(operation),
+            self.step,
+            {**operation.status.data, **polls, **(data or {})},
+            note,
+        )
+
+    def _pause(self, number: int) -> float:
+        return round(min(self.longest, self.first * self.growth ** min(number, 20)), 1)
+
+
+# -- targets of a removal
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """The targets of a removal by handle, each once: machines and placeholders."""
+
+    machines: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+    def removed(self, operation: Operation) -> Succeeded:
+        """Return the outcome of a removal of all of them."""
+        return Succeeded(
+            {"removed": len(self.machines) + len(self.placeholders), "group": operation.spec.group}
+        )
+
+
+def read_targets(
+    operation: Operation,
+    handle_of: Callable[[RemovalTarget], str],
+    placeholder_group: Callable[[str], str | None],
+    machine: str,
+) -> Targets:
+    """Return the targets; raises InvalidRequest for one without a handle, or for another group's
+    placeholder. placeholder_group: the group of a placeholder's handle, None for a machine's;
+    machine: the vendor's word."""
+    groups: dict[str, str | None] = {}
+    for target in operation.spec.targets:
+        handle = handle_of(target)
+        if not handle:
+            raise InvalidRequest(f"{target.node or target.instance}: no {machine} is known for it")
+        groups[handle] = placeholder_group(handle)
+        if groups[handle] not in {None, operation.spec.group}:
+            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
+    return Targets(
+        tuple(handle for handle, group in groups.items() if group is None),
+        tuple(handle for handle, group in groups.items() if group is not None),
+    )
+
+
+def check_nodes(
+    operation: Operation,
+    joined: Callable[[], tuple[Seen, ...]] | None,
+    identify: Callable[[tuple[Seen, ...]], Identity[str, Seen]],
+    machines: Collection[str],
+    handle_of: Callable[[RemovalTarget], str],
+    name_of: Callable[[str], str] = str,
+) -> None:
+    """Raise PermanentConflict if one of the machines that are to be deleted now (handles) is not,
+    or not for certain, the node that was planned, or, if machines that never joined are deleted, is
+    a node by now. joined: lists the cluster's current nodes, raises Transient; None without a
+    connection to the cluster: nothing is checked. name_of: a machine in the message."""
+    if joined is None:
+        return
+    nodes = joined()
+    identity = identify(nodes)
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
+        refuse_joined(name_of(machine) for machine in joined_of(machines, identity))
+        return
+
+    def machine_of(target: RemovalTarget) -> str | None:
+        return handle if (handle := handle_of(target)) in machines else None
+
+    refuse_changed(operation.spec.targets, machine_of, identity, nodes)

@@ -1,0 +1,290 @@
+"""Consolidation as people and programs read it: moves, pools, reasons, and how
+far replacements have come.
+
+The sentences are the same in commands, on the page and in notifications. Money is per hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.memory import Memory, Replacement, ReplacementState
+from chalicelib.model.plan import ConsolidationReport, Move, NodeVerdict, Plan, PoolCost
+from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.reason import DisruptionReason, Reason
+from chalicelib.reasons.text import disruption_words, sentence
+from chalicelib.views.cluster_view import Instant
+
+_NAMES: Mapping[str, str] = MappingProxyType({})
+_LISTED = 3  # names in a sentence
+_MILLION = 1_000_000
+STATES: Mapping[str, str] = MappingProxyType(
+    {
+        "shadow": "shadow: nothing is done",
+        "wanted": "waits",
+        "begins": "begins now",
+        ReplacementState.PROPOSED.value: "proposed: a later pass must want it, too",
+        ReplacementState.BUYING.value: "buying new nodes",
+        ReplacementState.WAITING.value: "waiting until the new nodes are ready",
+        ReplacementState.DRAINING.value: "draining the old nodes",
+        ReplacementState.FAILED.value: "failed",
+    }
+)
+"""What the state of a move, or of its replacement, means."""
+
+
+def money(amount: float, currency: str) -> str:
+    """Return `0.10 EUR`; two digits of a small amount."""
+    text = f"{amount:.2f}" if abs(amount) >= 0.1 or amount == 0 else f"{amount:.2g}"
+    return f"{text} {currency}".strip()
+
+
+def some(names: Sequence[str]) -> str:
+    """Return up to three names and the number of the others."""
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+# -- moves
+
+
+def action(move: Move, names: Mapping[str, str] = _NAMES) -> str:
+    """Return what a move does: `Replace a, b by 1 of s`. names: of groups, by id."""
+    if not move.purchases:
+        return f"Drain {some(move.nodes)} into room that exists"
+    bought = ", ".join(
+        f"{bought.nodes} of {names.get(bought.group, bought.group)}" for bought in move.purchases
+    )
+    return f"Replace {some(move.nodes)} by {bought}"
+
+
+def worth(move: Move) -> str:
+    """Return what a move brings: `saves 0.10 EUR an hour (50 %), score 0.55`."""
+    share = f" ({move.saves / move.price:.0%})" if move.price > 0 else ""
+    verb = "would save" if move.state == "shadow" else "saves"
+    return f"{verb} {money(move.saves, move.currency)} an hour{share}, score {move.score:.2f}"
+
+
+def state_words(state: str) -> str:
+    """Return what a state means; the state itself, if this release does not know it."""
+    return STATES.get(state, state)
+
+
+def summary(consolidation: ConsolidationReport) -> str:
+    """Return what consolidation does in one sentence."""
+    if not consolidation.moves:
+        if consolidation.pools and not any(pool.price > 0 for pool in consolidation.pools):
+            return "Consolidation knows no price of a node, so it does nothing (spec.prices)."
+        return "Consolidation finds no move that is worth it."
+    shadow = consolidation.mode == ConsolidationMode.SHADOW.value
+    sums: dict[str, float] = {}
+    for move in consolidation.moves:
+        sums[move.currency] = sums.get(move.currency, 0.0) + move.saves
+    saves = " and ".join(money(amount, currency) for currency, amount in sorted(sums.items()))
+    count = f"{len(consolidation.moves)} move{'' if len(consolidation.moves) == 1 else 's'}"
+    if shadow:
+        return (
+            f"Consolidation would save {saves} an hour by {count} (mode shadow: nothing is done)."
+        )
+    return f"Consolidation saves {saves} an hour by {count}."
+
+
+def move_data(move: Move) -> dict[str, Any]:
+    """Return a move under its stable keys."""
+    data: dict[str, Any] = {
+        "nodes": list(move.nodes),
+        "buys": [
+            {"group": bought.group, "nodes": bought.nodes, "price": bought.price}
+            for bought in move.purchases
+        ],
+        "price": move.price,
+        "saves": move.saves,
+        "disruption": move.disruption,
+        "gain": move.gain,
+        "score": move.score,
+        "state": move.state,
+    }
+    more = {"pool": move.pool, "replacement": move.replacement, "currency": move.currency}
+    return data | {key: value for key, value in more.items() if value}
+
+
+def report_data(consolidation: ConsolidationReport) -> dict[str, Any]:
+    """Return all that consolidation found, under its stable keys."""
+    return {
+        "mode": consolidation.mode,
+        "moves": [move_data(move) for move in consolidation.moves],
+        "pools": [_pool_data(pool) for pool in consolidation.pools],
+        "stays": [
+            {
+                "node": verdict.node,
+                "code": verdict.reason.code.value,
+                "message": sentence(verdict.reason),
+                **({"pod": verdict.pod} if verdict.pod else {}),
+            }
+            for verdict in consolidation.verdicts
+        ],
+        **({} if consolidation.gap is None else {"gap": round(consolidation.gap, 6)}),
+    }
+
+
+def _pool_data(pool: PoolCost) -> dict[str, Any]:
+    data = {
+        "pool": pool.pool,
+        "price": pool.price,
+        "disruption": pool.disruption,
+        "rate": pool.rate,
+    }
+    return (
+        data
+        | ({"unpriced": pool.unpriced} if pool.unpriced else {})
+        | ({"currency": pool.currency} if pool.currency else {})
+    )
+
+
+def pool_row(pool: PoolCost) -> tuple[str, ...]:
+    """Return a pool, its price, its disruption, what one disruption must bring, and its nodes
+    without a price. A pool of nodes without a price has none, which is not a price of 0."""
+    is_priced = pool.price > 0
+    return (
+        pool.pool,
+        money(pool.price, pool.currency) if is_priced else "unknown",
+        f"{pool.disruption:g}" if is_priced else "-",
+        money(pool.rate, pool.currency) if is_priced else "-",
+        str(pool.unpriced or "-"),
+    )
+
+
+# -- nodes
+
+
+def move_of(plan: Plan, node: str) -> Move | None:
+    """Return the move by which a node goes."""
+    moves = plan.consolidation.moves if plan.consolidation is not None else ()
+    return next((move for move in moves if node in move.nodes), None)
+
+
+def is_going(plan: Plan, node: str) -> bool:
+    """Return whether a node goes by a move that is carried out."""
+    move = move_of(plan, node)
+    return move is not None and move.state != ConsolidationMode.SHADOW.value
+
+
+def verdict_of(plan: Plan, node: str) -> NodeVerdict | None:
+    """Return why a node is not consolidated."""
+    verdicts = plan.consolidation.verdicts if plan.consolidation is not None else ()
+    return next((verdict for verdict in verdicts if verdict.node == node), None)
+
+
+def reasons_by_node(plan: Plan | None) -> dict[str, Reason]:
+    """Return why each node is not consolidated."""
+    verdicts = (
+        plan.consolidation.verdicts if plan is not None and plan.consolidation is not None else ()
+    )
+    return {verdict.node: verdict.reason for verdict in verdicts}
+
+
+# -- replacements
+
+
+class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
+    """A replacement. nodes: old ones that are left; gone: those that are not. buys: nodes by group;
+    new_nodes: those of them that have registered. done: how many of its steps (bought, ready, each
+    old node) are over, of how many. why, until, failures: of a failed one, and its earlier
+    failures. reason: why its nodes go."""
+
+    id: str
+    state: str
+    nodes: tuple[str, ...]
+    gone: tuple[str, ...]
+    buys: dict[str, int]
+    new_nodes: tuple[str, ...]
+    saves: float
+    score: float
+    proposed_at: Instant
+    bought_at: Instant
+    since: Instant
+    until: Instant
+    failures: int
+    why: str
+    operations: tuple[str, ...]
+    done: int
+    of: int
+    reason: str
+
+    @property
+    def purpose(self) -> str:
+        """Return why its nodes go, as the end of a sentence; "" where it is for its saving."""
+        return (
+            ""
+            if self.reason == DisruptionReason.CONSOLIDATION.value
+            else disruption_words(self.reason)
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has been given up."""
+        return self.state == ReplacementState.FAILED.value
+
+
+def replacement_view(replacement: Replacement) -> ReplacementView:
+    """Return a replacement."""
+    bought: dict[str, int] = {}
+    for purchase in replacement.purchases:
+        bought[purchase.group] = bought.get(purchase.group, 0) + purchase.nodes
+    begun = {ReplacementState.BUYING: 0, ReplacementState.WAITING: 1, ReplacementState.DRAINING: 2}
+    operations = (
+        *(purchase.operation for purchase in replacement.purchases),
+        *replacement.removals.values(),
+    )
+    return ReplacementView(
+        replacement.id,
+        replacement.state.value,
+        replacement.nodes,
+        replacement.gone,
+        bought,
+        replacement.new_nodes,
+        (replacement.price - replacement.cost) / _MILLION,
+        round(replacement.score, 4),
+        Instant(replacement.proposed_at),
+        Instant(replacement.bought_at),
+        Instant(replacement.since),
+        Instant(replacement.until),
+        replacement.times,
+        sentence(replacement.why) if replacement.why is not None else "",
+        tuple(name for name in operations if name),
+        begun.get(replacement.state, 0) + len(replacement.gone),
+        2 + len(replacement.nodes) + len(replacement.gone),
+        replacement.reason.value,
+    )
+
+
+def replacement_views(memory: Memory) -> tuple[ReplacementView, ...]:
+    """Return all replacements, those under way first, the oldest first."""
+    rows = memory.replacements.values()
+    ordered = sorted(
+        rows, key=lambda row: (row.state is ReplacementState.FAILED, row.proposed_at, row.id)
+    )
+    return tuple(map(replacement_view, ordered))
+
+
+def replacements_of(memory: Memory, node: str) -> tuple[ReplacementView, ...]:
+    """Return the replacements to which a node belongs, as an old or a new one."""
+    return tuple(
+        view
+        for view in replacement_views(memory)
+        if node in view.nodes or node in view.gone or node in view.new_nodes
+    )
+
+
+def replacement_action(view: ReplacementView, names: Mapping[str, str] = _NAMES) -> str:
+    """Return what a replacement does: `a is replaced by 1 of s`."""
+    nodes = (*view.nodes, *view.gone)
+    bought = ", ".join(
+        f"{count} of {names.get(group, group)}" for group, count in sorted(view.buys.items())
+    )
+    why = f" {view.purpose}" if view.purpose else ""
+    return f"{some(nodes)} {'is' if len(nodes) == 1 else 'are'} replaced by {bought}{why}"
