@@ -1,9 +1,9 @@
 """What a pass saw of a cluster's groups and nodes, for people: names, machines,
 zones, prices and shares.
 
-No decision depends on it. A pass stores it beside the points of the charts (store/gauge_ring.py), so that
-commands and pages show a cluster without access to it. The stored form is a list of values in the
-order of the fields: fields are only ever added at the end, with a default.
+No decision depends on it. A pass stores it beside the points of the charts (store/gauge_ring.py),
+so that commands and pages show a cluster without access to it. The stored form is a list of values
+in the order of the fields: fields are only ever added at the end, with a default.
 """
 
 from __future__ import annotations
