@@ -27,10 +27,10 @@ from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.purchases import with_planned_pods
 from chalicelib.plan.removal.bought_back import next_drains
 from chalicelib.plan.removal.methods.unneeded import paused_timer
-from chalicelib.plan.removal.planner import DisruptionPlan
+from chalicelib.plan.removal.removal_planner import DisruptionPlan
 from chalicelib.plan.removal.replacement_rows import with_operations
 from chalicelib.plan.repair import wrong_size
-from chalicelib.plan.scale_up.planner import ScaleUpPlan
+from chalicelib.plan.scale_up.scale_up_planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.due_nodes import RESTARTED_FOR
 from chalicelib.plan.state.node_templates import learn, stated_template

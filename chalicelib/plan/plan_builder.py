@@ -48,10 +48,10 @@ from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.prices import price_book
 from chalicelib.plan.removal.consolidation.eligibility import protected_time
 from chalicelib.plan.removal.disruption_budgets import unknown_pools
-from chalicelib.plan.removal.planner import DisruptionPlan
+from chalicelib.plan.removal.removal_planner import DisruptionPlan
 from chalicelib.plan.removal.replacement_rows import ended_rows
 from chalicelib.plan.repair import compatible, kept
-from chalicelib.plan.scale_up.planner import ScaleUpPlan
+from chalicelib.plan.scale_up.scale_up_planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.undelivered import undelivered_notes
 

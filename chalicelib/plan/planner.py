@@ -32,10 +32,10 @@ from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.removal.candidates import removable_rows
-from chalicelib.plan.removal.planner import DisruptionPlan, plan_disruption
+from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.removal.replacement_rows import count_late_successors
 from chalicelib.plan.repair import repair
-from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
+from chalicelib.plan.scale_up.scale_up_planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.foreign_growths import adopt_growths

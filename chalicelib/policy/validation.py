@@ -238,7 +238,7 @@ def _options_and_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> Non
 def _few_rules_per_group(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     """A group has at most ten rules, one of them about cpu and one about memory. A rule counts for
     each of its groups; two names that may mean one pool are detected where groups are known
-    (plan/scale_up/scaling_rules)."""
+    (plan/scale_up/rule_purchases)."""
     counts: dict[str, int] = {}
     metrics: dict[tuple[str, str], int] = {}
     for index, rule in enumerate(partial.spec.get("rules", ())):

@@ -18,8 +18,8 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.policy import DisruptionBudget, NodeLimit, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.plan.removal.consolidation import search
-from chalicelib.plan.removal.consolidation.search import MOST_CANDIDATES
+from chalicelib.plan.removal.consolidation import move_search as search
+from chalicelib.plan.removal.consolidation.move_search import MOST_CANDIDATES
 from tests.benchmarks.consolidation_bound import PriceBound, lower_bound
 from tests.benchmarks.consolidation_clusters import ClusterShape, compare, generate, small_clusters
 from tests.benchmarks.consolidation_trace import (

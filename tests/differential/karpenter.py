@@ -33,7 +33,7 @@ from chalicelib.plan.prices import Price, instance_type, price_book
 from chalicelib.plan.removal.pod_destinations import PodDestinations
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.plan.scale_up.estimator import shape_of
-from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
+from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter, may_grow
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state

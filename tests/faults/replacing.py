@@ -10,7 +10,7 @@ import pytest
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import ConsolidationReport
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.removal import planner
+from chalicelib.plan.removal import removal_planner as planner
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.methods import DisruptionContext

@@ -32,9 +32,9 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.removal.candidates import find_candidates
 from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.removal.consolidation.eligibility import Eligibility, QuietTimes
-from chalicelib.plan.removal.consolidation.limits import OwnerMoves, limits_of
+from chalicelib.plan.removal.consolidation.move_limits import OwnerMoves, limits_of
+from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearch, Solution
 from chalicelib.plan.removal.consolidation.purchases import Market
-from chalicelib.plan.removal.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.removal.consolidation.splitting import moves_of
 from chalicelib.plan.removal.consolidation.trial import Places
 from chalicelib.plan.removal.removal_limits import RemovalLimits

@@ -18,7 +18,7 @@ from chalicelib.model.policy import NodeLimit
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.plan.removal.consolidation.search import ConsolidationSearch
+from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearch
 from chalicelib.plan.removal.consolidation.splitting import moves_of
 from chalicelib.plan.removal.consolidation.verdicts import Explanation
 from tests.amounts import examples

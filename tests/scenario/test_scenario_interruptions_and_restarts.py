@@ -14,7 +14,7 @@ from chalicelib.model.plan import Removal, Restart
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan import planner
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
-from chalicelib.plan.removal.planner import DisruptionPlan, plan_disruption
+from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.views.journal_lines import sentence
 from infra.emulators.controllers import objects

@@ -40,7 +40,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Inside plan: the planner above the decisions, the decisions above the simulation": (
         ("plan/tables", "chalicelib.plan.planner"),
-        ("plan/scale_up/limits", "chalicelib.plan.removal.planner"),
+        ("plan/scale_up/scale_up_limits", "chalicelib.plan.removal.removal_planner"),
     ),
     "Inside operations: the runner above its parts, its parts above the steps": (
         ("operations/steps/scale_up", "chalicelib.operations.ordering"),

@@ -11,7 +11,7 @@ from chalicelib.model.policy import Consolidation
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.next_memory import MOST_OWNERS
-from chalicelib.plan.removal.consolidation.search import EFFORTS, MOST_CANDIDATES
+from chalicelib.plan.removal.consolidation.move_search import EFFORTS, MOST_CANDIDATES
 from chalicelib.plan.removal.consolidation.verdicts import MOST_ALONE
 from chalicelib.plan.removal.methods.consolidation import MOST_REASONS, REPEAT_AFTER
 from chalicelib.plan.removal.replacement_rows import (

@@ -16,7 +16,7 @@ from chalicelib.plan import plan_builder
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.scaling_rules import sources
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.plan.scale_up.scaling_rules import LATE
+from chalicelib.plan.scale_up.rule_purchases import LATE
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy import horizontal_node_autoscaler
 from chalicelib.policy.load import load

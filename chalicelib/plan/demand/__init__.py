@@ -2,7 +2,7 @@
 the cluster state alone.
 
 Here: pending pods, headroom, scaling rules; pods and headroom ask for room, rules ask for nodes.
-Not here: the nodes that are planned for them, in this order (plan/scale_up/planner.py).
+Not here: the nodes that are planned for them, in this order (plan/scale_up/scale_up_planner.py).
 """
 
 from __future__ import annotations

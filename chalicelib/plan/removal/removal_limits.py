@@ -30,7 +30,7 @@ from chalicelib.plan.removal.bought_back import bought_back
 from chalicelib.plan.removal.disruption_budgets import DisruptionBudgets
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.plan.removal.simulate import SimulatedRemoval
-from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
 from chalicelib.plan.state.pools import at_minimum, pools, spares
 from chalicelib.schedules.maintenance_windows import outside
@@ -695,9 +695,9 @@ class _ClusterMinimums:
     """The room above each of the cluster's minimums of cores, memory and GPUs, reduced by
     every node that is taken.
 
-    This is the counterpart of scale_up/limits.py and counts the same way: cores rounded up per
-    node, no virtual-kubelet nodes. Nodes that are being removed count as gone, so that two passes
-    never use the same room.
+    This is the counterpart of scale_up/scale_up_limits.py and counts the same way: cores rounded up
+    per node, no virtual-kubelet nodes. Nodes that are being removed count as gone, so that two
+    passes never use the same room.
     """
 
     def __init__(self, state: ClusterState) -> None:

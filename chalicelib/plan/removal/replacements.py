@@ -46,7 +46,7 @@ from chalicelib.plan.removal.replacement_rows import (
     without_failures_of,
 )
 from chalicelib.plan.removal.simulate import SimulatedRemoval, carry_out
-from chalicelib.plan.scale_up.limits import may_grow
+from chalicelib.plan.scale_up.scale_up_limits import may_grow
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.backoff import reason_of
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState

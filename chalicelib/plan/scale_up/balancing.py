@@ -15,7 +15,7 @@ import msgspec
 from chalicelib.model.pod import PodClass
 from chalicelib.model.policy import Options
 from chalicelib.model.resources import MEMORY
-from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
+from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter, may_grow
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.csi_topology import is_csi_topology
 from chalicelib.plan.state.local_storage import STORAGE_OF

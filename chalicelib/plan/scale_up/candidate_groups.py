@@ -17,7 +17,7 @@ from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
 from chalicelib.plan.scale_up.estimator import NodeShape, shape_of
-from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.scale_up.zone_variants import ZoneVariant
 from chalicelib.plan.simulation.pod_topology import NewNodeTopology
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster

@@ -23,7 +23,7 @@ from chalicelib.model.plan import HeadroomVerdict
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.headroom import HeadroomDemand, VirtualPods
 from chalicelib.plan.scale_up.estimator import PodRequest
-from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import Spare
 
 

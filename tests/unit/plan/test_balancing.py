@@ -13,7 +13,7 @@ from chalicelib.model.node import Node, Taint
 from chalicelib.model.policy import Options, Policy
 from chalicelib.plan.predicates import untolerated
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity, split
-from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster, node
 

@@ -8,8 +8,8 @@ import pytest
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import BreakerState, GroupMemory, Memory, NodeMemory
 from chalicelib.plan.next_memory import next_memory
-from chalicelib.plan.removal.planner import DisruptionPlan
-from chalicelib.plan.scale_up.planner import ScaleUpPlan
+from chalicelib.plan.removal.removal_planner import DisruptionPlan
+from chalicelib.plan.scale_up.scale_up_planner import ScaleUpPlan
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.unit.plan.instances_builder import HOUR, anchored, filled, seen, with_machines, world_of
 

@@ -31,7 +31,7 @@ from chalicelib.model.policy import (
 )
 from chalicelib.plan.next_memory import MOST_OWNERS
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.plan.removal import planner
+from chalicelib.plan.removal import removal_planner as planner
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.methods import DisruptionContext

@@ -40,8 +40,8 @@ from chalicelib.model.timeouts import (
 )
 from chalicelib.plan import planner
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
-from chalicelib.plan.removal.planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.removal.removal_limits import RemovalLimits
+from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.removal.taint_updates import taint_updates
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from tests.builders import NOW, OLD, ClusterBuilder, cluster

@@ -18,7 +18,7 @@ from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.plan import Removal, ScaleUp
 from chalicelib.model.policy import MaxDisruption, Policy
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.plan.removal import planner
+from chalicelib.plan.removal import removal_planner as planner
 from chalicelib.plan.removal.candidates import Candidate, utilization_reason
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.methods import DisruptionContext, MethodResult

@@ -23,7 +23,7 @@ from chalicelib.model.quantity import parse_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.candidates import Candidate, Usage, blocked
 from chalicelib.plan.removal.consolidation.costs import Costs
-from chalicelib.plan.removal.consolidation.limits import OwnerMoves
+from chalicelib.plan.removal.consolidation.move_limits import OwnerMoves
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_age import NodeBirths
 from chalicelib.plan.state.pools import PoolNames

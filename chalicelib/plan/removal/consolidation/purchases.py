@@ -15,7 +15,7 @@ from chalicelib.plan.prices import instance_type
 from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.estimator import NodeShape, shape_of
-from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import zone_of

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearch, Solution
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
-from chalicelib.plan.removal.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.tables import Ints
 

@@ -34,10 +34,10 @@ from chalicelib.plan.removal.bought_back import owner_of
 from chalicelib.plan.removal.candidates import Candidate, DrainabilityChecker, find_candidates
 from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.removal.consolidation.eligibility import Eligibility, QuietTimes, protection
-from chalicelib.plan.removal.consolidation.limits import Limits, OwnerMoves, limits_of
+from chalicelib.plan.removal.consolidation.move_limits import Limits, OwnerMoves, limits_of
+from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearch
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.removal.consolidation.purchases import Market
-from chalicelib.plan.removal.consolidation.search import ConsolidationSearch
 from chalicelib.plan.removal.consolidation.splitting import destinations_of, judged_move, moves_of
 from chalicelib.plan.removal.consolidation.verdicts import Explanation
 from chalicelib.plan.removal.disruption_command import DisruptionCommand

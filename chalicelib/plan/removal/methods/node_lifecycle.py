@@ -40,7 +40,7 @@ from chalicelib.plan.removal.replacement_rows import UNDER_WAY, open_surge, surg
 from chalicelib.plan.removal.replacements import Advance, Reservation, advance
 from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval, carry_out
 from chalicelib.plan.scale_up.candidate_groups import Candidates
-from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.scale_up.zone_variants import ZoneVariant, zone_variants
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.due_nodes import DueNode, lifecycle_state

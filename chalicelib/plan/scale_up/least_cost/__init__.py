@@ -41,7 +41,7 @@ from chalicelib.plan.scale_up.least_cost.problem import (
     pose,
     worth,
 )
-from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 
 __all__ = ["Ask", "Bought", "Offer", "Shared", "solve"]

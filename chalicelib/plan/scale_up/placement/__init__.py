@@ -3,5 +3,5 @@ that the scheduler could use.
 
 Here: the stages, each of which takes the result of the one before it, and the planned nodes
 (docs/reference/scale-up.md "Final placement"). Not here: the search for the groups that grow
-(plan/scale_up/search.py).
+(plan/scale_up/scale_up_search.py).
 """

@@ -16,7 +16,6 @@ import msgspec
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context
-from chalicelib.plan.scale_up.limits import enforce_min_size
 from chalicelib.plan.scale_up.placement.existing_nodes import (
     Way,
     place_on_existing_nodes,
@@ -24,7 +23,8 @@ from chalicelib.plan.scale_up.placement.existing_nodes import (
 )
 from chalicelib.plan.scale_up.placement.new_nodes import Attempt, buy_nodes
 from chalicelib.plan.scale_up.placement.planned_nodes import PlannedNodes
-from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.scale_up.scale_up_limits import enforce_min_size
+from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import RoundRobin, SimulatedCluster, place
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.time_budget import TimeBudget

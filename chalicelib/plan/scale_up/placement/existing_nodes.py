@@ -26,7 +26,7 @@ from chalicelib.plan.scale_up.placement.planned_nodes import (
     is_small,
     unserved_pods,
 )
-from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import (
     Placements,
     RoundRobin,

@@ -14,7 +14,7 @@ import numpy as np
 
 from chalicelib.model.pod import Pod
 from chalicelib.plan.demand.pending_pods import PodBatch
-from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import Placements, SimulatedCluster, place
 from chalicelib.plan.tables import Ints
 

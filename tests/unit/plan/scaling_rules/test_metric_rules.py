@@ -18,7 +18,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.pod import Owner
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import ScaleUp
-from chalicelib.plan.scale_up.scaling_rules import BelowThreshold
+from chalicelib.plan.scale_up.rule_purchases import BelowThreshold
 from tests.builders import node
 from tests.operations import new_operation
 from tests.unit.plan.scaling_rules.rule_harness import (

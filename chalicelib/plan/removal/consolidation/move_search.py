@@ -21,7 +21,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.candidates import Candidate
 from chalicelib.plan.removal.consolidation.costs import CONTINUE, Costs
-from chalicelib.plan.removal.consolidation.limits import Limits
+from chalicelib.plan.removal.consolidation.move_limits import Limits
 from chalicelib.plan.removal.consolidation.programme import Programme
 from chalicelib.plan.removal.consolidation.purchases import Market, NodeOffer, form_of
 from chalicelib.plan.removal.consolidation.relaxation import ConsolidationProblem

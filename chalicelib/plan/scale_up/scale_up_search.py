@@ -18,7 +18,7 @@ from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.estimator import Estimate, PodRequest, estimate, remaining
 from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, Option, choose_option
-from chalicelib.plan.scale_up.limits import Allowance, ResourceLimiter
+from chalicelib.plan.scale_up.scale_up_limits import Allowance, ResourceLimiter
 from chalicelib.plan.scale_up.zone_variants import ZoneVariant, zone_variants
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState

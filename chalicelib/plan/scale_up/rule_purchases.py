@@ -41,7 +41,7 @@ from chalicelib.plan.demand.scaling_rules.allocation_rate import (
 from chalicelib.plan.demand.scaling_rules.sources import BoundRule, sources, threshold
 from chalicelib.plan.prices import instance_type
 from chalicelib.plan.scale_up.balancing import split
-from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolFacts
 from chalicelib.plan.state.readiness import Bucket, announces_device, lacks_device, works

@@ -22,8 +22,8 @@ from chalicelib.plan.scale_up.headroom_purchases import HeadroomResult, plan_hea
 from chalicelib.plan.scale_up.placement.attempts import best_attempt
 from chalicelib.plan.scale_up.placement.every_order import placement_in_every_order
 from chalicelib.plan.scale_up.placement.planned_nodes import FinalPlacement
-from chalicelib.plan.scale_up.scaling_rules import RuleResults, plan_rules
-from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.scale_up.rule_purchases import RuleResults, plan_rules
+from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import Bucket
