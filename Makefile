@@ -18,7 +18,7 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs screenshots run test test-fast test-slow test-strict mutants lint types contracts unused unit package release bench clean lock
+.PHONY: help docs screenshots run test test-fast test-slow test-strict faults mutants lint types contracts unused unit package release bench clean lock
 .PHONY: deploy check undeploy
 
 help:
@@ -77,6 +77,10 @@ test-strict: $(STAMP) ## store, scenarios and fault seeds on Amazon's DynamoDB L
 	$(STRICT) $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
 	$(STRICT) $(BIN)/python -m pytest -m "not slow" -k one-process tests/scenario $(ARGS)
 	$(STRICT) $(BIN)/python -m tests.faults.run --seeds 0-9
+
+faults: $(STAMP) ## 1,000 fault seeds, in half of them nodes are replaced; a workflow runs them every night
+	$(BIN)/python -m tests.faults.run --seeds 0-499 --jobs 2
+	$(BIN)/python -m tests.faults.run --seeds 0-499 --jobs 2 --consolidation
 
 mutants: $(TEST_STAMP) ## faults drawn by lot into the code, and which of them no test notices (ARGS="--seed 1 --count 50")
 	$(BIN)/python -m tests.mutation.run $(ARGS)

@@ -17,10 +17,10 @@ from tests.amounts import examples
 from tests.faults.run import play
 from tests.faults.stateful import StatefulFaults
 
-SEEDS, PER_TEST = 20, 5
+SEEDS, PER_TEST = 25, 5
 SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
 HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
-REPLACING_SEEDS, PER_REPLACING_TEST = 500, 25
+REPLACING_SEEDS, PER_REPLACING_TEST = 75, 25
 SLOW_REPLACING_SEEDS = 20_000
 REPLACED = (
     "nodes bought by replacements",

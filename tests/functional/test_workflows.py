@@ -49,8 +49,8 @@ def audited(folder: Path) -> int:
     ).returncode
 
 
-def test_workflows_exist_for_tests_and_for_releases() -> None:
-    assert [file.name for file in WORKFLOWS] == ["release.yml", "test.yml"]
+def test_workflows_exist_for_tests_fault_seeds_and_releases() -> None:
+    assert [file.name for file in WORKFLOWS] == ["faults.yml", "release.yml", "test.yml"]
 
 
 @EVERY
@@ -150,5 +150,5 @@ def test_make_targets_used_by_workflows_exist() -> None:
     called = set(
         re.findall(r"run: make ([a-z-]+)", "\n".join(file.read_text() for file in WORKFLOWS))
     )
-    assert called == {"test", "release"}
+    assert called == {"test", "faults", "release"}
     assert called <= recipes
