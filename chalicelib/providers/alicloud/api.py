@@ -29,10 +29,6 @@ from chalicelib.providers.alicloud.credentials import (
     LIMITS,
     AlicloudCredential,
     AlicloudCredentialSource,
-    canonical_query,
-    new_nonce,
-    signed_headers,
-    unsigned_headers,
 )
 from chalicelib.providers.alicloud.decoding import (
     Accepted,
@@ -47,6 +43,12 @@ from chalicelib.providers.alicloud.decoding import (
 )
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, is_denied, sense_of
 from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Service
+from chalicelib.providers.alicloud.signing import (
+    canonical_query,
+    new_nonce,
+    signed_headers,
+    unsigned_headers,
+)
 from chalicelib.providers.alicloud.vswitches import SwitchZones
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError, Transient
 from chalicelib.providers.kit.http import Http, Limits, VendorRequest, VendorResponse

@@ -16,7 +16,6 @@ from chalicelib.providers.alicloud.credentials import (
     AlicloudCredentialSource,
     Sessions,
     StsAnswer,
-    new_nonce,
     of_this_process,
 )
 from chalicelib.providers.alicloud.delete_nodes import (
@@ -37,6 +36,9 @@ from chalicelib.providers.alicloud.settings import (
     AlicloudSettings,
     Service,
     read_settings,
+)
+from chalicelib.providers.alicloud.signing import (
+    new_nonce,
 )
 from chalicelib.providers.kit import price_reader
 from chalicelib.providers.kit.base import (

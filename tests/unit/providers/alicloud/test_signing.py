@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.alicloud.credentials import (
+from chalicelib.providers.alicloud.signing import (
     canonical_query,
     canonical_request,
     signed_headers,
