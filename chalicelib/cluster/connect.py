@@ -29,7 +29,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret, place_of
 from chalicelib.net.bounded_files import text as file_text
-from chalicelib.policy.vendor_hosts import FILE_PROBLEM, FILE_REMEDY
+from chalicelib.net.vendor_hosts import FILE_PROBLEM, FILE_REMEDY
 
 __all__ = ["FreshReader", "connect", "from_kubeconfig"]
 

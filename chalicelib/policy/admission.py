@@ -14,10 +14,10 @@ from enum import Enum, auto
 import msgspec
 
 from chalicelib.model.policy_permissions import Deployment
+from chalicelib.net.vendor_hosts import FILE_PROBLEM, FILE_REMEDY, mistakes
 from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.providers import SPEC, PartialPolicy
 from chalicelib.policy.secret_names import named_in, never, problem, remedy
-from chalicelib.policy.vendor_hosts import FILE_PROBLEM, FILE_REMEDY, mistakes
 
 
 class Purpose(Enum):

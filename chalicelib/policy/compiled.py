@@ -31,8 +31,8 @@ from chalicelib.model.policy import DisruptionBudget, Policy, Window
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.scaling_rules import Rule, Schedule
 from chalicelib.model.struct_form import DIGITS, form_of
+from chalicelib.net.vendor_hosts import mistakes
 from chalicelib.policy.secret_names import named_by, problem
-from chalicelib.policy.vendor_hosts import mistakes
 
 FORMAT = 1
 """Increase it when the same bytes mean something else although no type has changed."""

@@ -30,7 +30,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import SECRET_PREFIX, SHARED_SECRETS, Deployment
 from chalicelib.model.secret import PARAMETER, place_of
-from chalicelib.policy.vendor_hosts import VENDORS
+from chalicelib.net.vendor_hosts import VENDORS
 
 KUBECONFIG, WEBHOOK, NOTIFICATIONS = "kubeconfig", "webhook", "notifications"
 USES = (KUBECONFIG, WEBHOOK, NOTIFICATIONS, *VENDORS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.cli.main import main
-from chalicelib.policy.vendor_hosts import VENDORS
+from chalicelib.net.vendor_hosts import VENDORS
 from infra.emulators.alicloud.attached_account import SECRET_NAME, AlicloudAccount
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer

@@ -14,6 +14,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.net.vendor_hosts import CCE_REGIONS
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
 from chalicelib.policy.value_types import (
     BOOLEAN,
@@ -26,7 +27,6 @@ from chalicelib.policy.value_types import (
     text,
     whole,
 )
-from chalicelib.policy.vendor_hosts import CCE_REGIONS
 from chalicelib.policy.vendors.settings import (
     UUID,
     GroupForm,

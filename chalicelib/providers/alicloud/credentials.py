@@ -27,7 +27,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret, place_of
 from chalicelib.model.timestamps import parse_time
-from chalicelib.policy.vendor_hosts import FILE_PROBLEM, METADATA, METADATA_SERVICE
+from chalicelib.net.vendor_hosts import FILE_PROBLEM, METADATA, METADATA_SERVICE
 from chalicelib.providers.alicloud.decoding import decode
 from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.alicloud.settings import (

@@ -16,7 +16,7 @@ import msgspec
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import SCALE_DOWN_DISABLED
-from chalicelib.policy.vendor_hosts import CCE_REGIONS
+from chalicelib.net.vendor_hosts import CCE_REGIONS
 from chalicelib.providers.kit.errors import (
     InstallFailed,
     InvalidRequest,

@@ -36,7 +36,7 @@ from chalicelib.net.http_exchange import (
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json
 from chalicelib.net.time_limit import time_left
-from chalicelib.policy.vendor_hosts import refused
+from chalicelib.net.vendor_hosts import refused
 from chalicelib.providers.kit.credential_source import SecretSource
 from chalicelib.providers.kit.errors import (
     InvalidRequest,
@@ -129,7 +129,7 @@ LIMITS = Limits()
 
 class Http:
     """One vendor's API, for one provider object. vendor, services.deployment: whose hosts may be
-    called (policy/vendor_hosts.py). clock: epoch seconds. source: a credential that may be replaced
+    called (net/vendor_hosts.py). clock: epoch seconds. source: a credential that may be replaced
     while it is in use. sign: called before every attempt, because signatures contain the time;
     returns the call to send. secrets: hidden in errors. explain: maps the vendor's own error codes
     to errors of the tree; None if only the status is known. budget: the rate limit that all

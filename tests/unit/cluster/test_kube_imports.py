@@ -15,9 +15,9 @@ HEAVY = ("boto3", "botocore", "kubernetes", "pynamodb", "chalice")
 @each_row(
     "module",
     [
-        "kube.client",
-        "kube.connect",
-        "kube.objects",
+        "cluster.client",
+        "cluster.connect",
+        "cluster.objects",
         "aws.secrets_manager",
     ],
 )

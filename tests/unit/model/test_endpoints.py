@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
-from chalicelib.policy.vendor_hosts import (
+from chalicelib.net.vendor_hosts import (
     CCE_REGIONS,
     METADATA,
     METADATA_SERVICE,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.net.vendor_hosts import VENDORS
 from chalicelib.policy.secret_names import KUBECONFIG, WEBHOOK, problem
-from chalicelib.policy.vendor_hosts import VENDORS
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.iam import SUFFIX, Statement, arn, roles
 from tests.cases import each_row

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.policy.vendor_hosts import refused
+from chalicelib.net.vendor_hosts import refused
 from chalicelib.providers.alicloud.settings import Endpoints, Network, Service
 from infra.emulators.alicloud.iam import read_policy
 from infra.emulators.cloud_account import LOOPBACK
