@@ -9,7 +9,7 @@ so this module keeps no state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -24,9 +24,9 @@ from chalicelib.journal.events import (
     sizes,
 )
 from chalicelib.model.memory import ReplacementState
-from chalicelib.model.node import TO_BE_DELETED
-from chalicelib.model.operation import REPLACES, OperationKind
-from chalicelib.model.plan import Plan, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
+from chalicelib.model.node import TO_BE_DELETED, Node
+from chalicelib.model.operation import REPLACES, OperationKind, OperationSpec
+from chalicelib.model.plan import Plan, Removal, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
@@ -58,13 +58,17 @@ class PassFacts(msgspec.Struct, frozen=True):
 
 def events_of_pass(facts: PassFacts) -> list[Event]:
     """Return every event of this pass, at most PODS_TOLD per fact."""
-    return [event for fact, events in FACTS for event in events(fact, facts)[:PODS_TOLD]]
+    events: list[Event] = []
+    for fact, events_about in FACTS:
+        events += list(events_about(fact, facts))[:PODS_TOLD]
+    return events
 
 
 def _unhealthy(fact: str, facts: PassFacts) -> list[Event]:
     """Report an unhealthy cluster (docs/reference/node-groups.md "Cluster health"). A cluster
     without (ready) nodes is reported only where scaling up from zero is disabled."""
-    health, needs_nodes = facts.plan.health, not facts.options.scale_up_from_zero
+    health = facts.plan.health
+    needs_nodes = not facts.options.scale_up_from_zero
     if not health.healthy:
         message = "Cluster is unhealthy"
     elif needs_nodes and health.registered == 0:
@@ -87,156 +91,121 @@ def _cluster_full(fact: str, facts: PassFacts) -> list[Event]:
     return []
 
 
-def _scale_up_begins(fact: str, facts: PassFacts) -> list[Event]:
+def _scale_up_begins(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report the start of each scale-up whose operation was saved."""
     maximums = {up.group: up.max for up in facts.plan.scale_ups}
-    events: list[Event] = []
-    for operation in facts.plan.operations:
-        spec = operation.spec
-        if spec.kind is OperationKind.SCALE_UP:
-            change = sizes(spec.from_size, spec.to_size, maximums.get(spec.group))
-            message = f"Scale-up: setting group {spec.group} size to {change}"
-            events += about_status(fact, facts.options, "ScaledUpGroup", message)
-    return events
+    for spec in _saved(facts.plan, OperationKind.SCALE_UP):
+        change = sizes(spec.from_size, spec.to_size, maximums.get(spec.group))
+        message = f"Scale-up: setting group {spec.group} size to {change}"
+        yield from about_status(fact, facts.options, "ScaledUpGroup", message)
 
 
-def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> list[Event]:
+def _saved(plan: Plan, kind: OperationKind) -> list[OperationSpec]:
+    return [operation.spec for operation in plan.operations if operation.spec.kind is kind]
+
+
+def _target_nodes(plan: Plan, kind: OperationKind) -> set[str]:
+    """Return the nodes that the saved operations of this kind are about."""
+    return {target.node for spec in _saved(plan, kind) for target in spec.targets}
+
+
+def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> Iterator[Event]:
     """Report the start of each removal whose operation was saved."""
-    nodes = {
-        target.node
-        for operation in facts.plan.operations
-        if operation.spec.kind is OperationKind.DELETE_NODES
-        for target in operation.spec.targets
-    }
-    removals = [
-        removal
-        for removal in facts.plan.removals
-        if removal.node in nodes
-        and bool(removal.evict) is occupied
-        and removal.reason is not DisruptionReason.INTERRUPTED
-    ]
-    removals, events = removals[:PODS_TOLD], list[Event]()
-    used = (
-        _utilization(facts.snapshot, {removal.node for removal in removals})
-        if occupied and removals
-        else {}
-    )
+    removals = _begun_removals(facts.plan, occupied=occupied)[:PODS_TOLD]
+    utilization: dict[str, str] = {}
+    if occupied and removals:
+        utilization = _utilization(facts.snapshot, {removal.node for removal in removals})
     for removal in removals:
+        node = removal.node
         if occupied:
-            reason, message = (
-                "ScaleDown",
-                (
-                    f"Scale-down: removing node {removal.node}, utilization: "
-                    f"{{{used.get(removal.node, '')}}}, "
-                    f"pods to reschedule: {','.join(removal.evict)}"
-                ),
+            reason = "ScaleDown"
+            message = (
+                f"Scale-down: removing node {node}, utilization: {{{utilization.get(node, '')}}}, "
+                f"pods to reschedule: {','.join(removal.evict)}"
             )
         else:
-            reason, message = "ScaleDownEmpty", f'Scale-down: removing empty node "{removal.node}"'
-        events += about_status(fact, facts.options, reason, message)
-    return events
+            reason = "ScaleDownEmpty"
+            message = f'Scale-down: removing empty node "{node}"'
+        yield from about_status(fact, facts.options, reason, message)
 
 
-def _interruption_begins(fact: str, facts: PassFacts) -> list[Event]:
+def _begun_removals(plan: Plan, *, occupied: bool) -> list[Removal]:
+    nodes = _target_nodes(plan, OperationKind.DELETE_NODES)
+    removals = [removal for removal in plan.removals if removal.node in nodes]
+    return [
+        removal
+        for removal in removals
+        if bool(removal.evict) is occupied and removal.reason is not DisruptionReason.INTERRUPTED
+    ]
+
+
+def _interruption_begins(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report the end that a vendor has announced, on each node whose evacuation was saved."""
-    return [
-        about_node(
-            fact,
-            target.node,
-            "NodeInterruption",
-            (
-                f"the vendor takes the node back at {format_time(leaving_time(operation.spec))}; "
-                "its pods are evicted"
-            ),
-            type_=WARNING,
-        )
-        for operation in facts.plan.operations
-        if operation.spec.interrupted
-        for target in operation.spec.targets
-    ]
+    for operation in facts.plan.operations:
+        if not operation.spec.interrupted:
+            continue
+        for target in operation.spec.targets:
+            end = format_time(leaving_time(operation.spec))
+            message = f"the vendor takes the node back at {end}; its pods are evicted"
+            yield about_node(fact, target.node, "NodeInterruption", message, type_=WARNING)
 
 
-def _restart_begins(fact: str, facts: PassFacts) -> list[Event]:
-    restarted = {
-        target.node
-        for operation in facts.plan.operations
-        if operation.spec.kind is OperationKind.RESTART_NODE
-        for target in operation.spec.targets
-    }
-    return [
-        about_node(
-            fact,
-            restart.node,
-            "NodeRestart",
-            f"restarting the node, because it is sick: {restart.condition}",
-        )
-        for restart in facts.plan.restarts
-        if restart.node in restarted
-    ]
+def _restart_begins(fact: str, facts: PassFacts) -> Iterator[Event]:
+    restarting_nodes = _target_nodes(facts.plan, OperationKind.RESTART_NODE)
+    for restart in facts.plan.restarts:
+        if restart.node in restarting_nodes:
+            message = f"restarting the node, because it is sick: {restart.condition}"
+            yield about_node(fact, restart.node, "NodeRestart", message)
 
 
-def _lifecycle_replacement_begins(fact: str, facts: PassFacts) -> list[Event]:
+def _lifecycle_replacement_begins(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report the start of each replacement that is not for its saving, on the nodes that will
     go."""
-    return [
-        about_node(
-            fact,
-            node,
-            "NodeReplacement",
-            (
-                f"Replace {node} by a node of {operation.spec.group} "
-                f"{disruption_words(operation.spec.reason)}"
-            ),
-        )
-        for operation in facts.plan.operations
-        if operation.spec.kind is OperationKind.SCALE_UP and operation.spec.reason
-        for node in operation.status.data.get(REPLACES, "").split(",")
-        if node
-    ]
+    for operation in facts.plan.operations:
+        spec = operation.spec
+        if spec.kind is not OperationKind.SCALE_UP or not spec.reason:
+            continue
+        why = disruption_words(spec.reason)
+        for node in operation.status.data.get(REPLACES, "").split(","):
+            if node:
+                message = f"Replace {node} by a node of {spec.group} {why}"
+                yield about_node(fact, node, "NodeReplacement", message)
 
 
-def _replacement_begins(fact: str, facts: PassFacts) -> list[Event]:
+def _replacement_begins(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report the start of each replacement whose purchase was saved, on the nodes that will go."""
-    begun = {operation.spec.replacement for operation in facts.plan.operations} - {""}
     report = facts.plan.consolidation
-    return [
-        about_node(fact, node, "NodeReplacement", f"{action(move)}: {worth(move)}")
-        for move in (report.moves if report is not None else ())
-        if move.state == ReplacementState.BUYING.value and move.replacement in begun
-        for node in move.nodes
-    ]
+    if report is None:
+        return
+    saved_replacements = {operation.spec.replacement for operation in facts.plan.operations} - {""}
+    for move in report.moves:
+        is_buying = move.state == ReplacementState.BUYING.value
+        if is_buying and move.replacement in saved_replacements:
+            for node in move.nodes:
+                message = f"{action(move)}: {worth(move)}"
+                yield about_node(fact, node, "NodeReplacement", message)
 
 
-def _replacement_failed(fact: str, facts: PassFacts) -> list[Event]:
-    return [
-        about_node(
-            f"{fact} {ended.id}",
-            node,
-            "NodeReplacementFailed",
-            (
-                f"replacement failed: {sentence(ended.why)}; not tried again before "
-                f"{format_time(ended.until)}"
-            ),
-            type_=WARNING,
-        )
-        for ended in facts.plan.ended_replacements
-        if ended.why is not None
-        for node in ended.nodes
-    ]
+def _replacement_failed(fact: str, facts: PassFacts) -> Iterator[Event]:
+    for replacement in facts.plan.ended_replacements:
+        if replacement.why is None:
+            continue
+        for node in replacement.nodes:
+            cause = sentence(replacement.why)
+            pause = f"not tried again before {format_time(replacement.until)}"
+            message = f"replacement failed: {cause}; {pause}"
+            own_fact = f"{fact} {replacement.id}"
+            yield about_node(own_fact, node, "NodeReplacementFailed", message, type_=WARNING)
 
 
-def _replacement_done(fact: str, facts: PassFacts) -> list[Event]:
-    return [
-        event
-        for ended in facts.plan.ended_replacements
-        if ended.why is None
-        for event in facts.status_event(
-            f"{fact} {ended.id}",
-            "NodeReplacement",
-            f"Replaced {some(ended.nodes)} by {some(ended.new_nodes) or 'new nodes'}",
-            NORMAL,
-        )
-    ]
+def _replacement_done(fact: str, facts: PassFacts) -> Iterator[Event]:
+    for replacement in facts.plan.ended_replacements:
+        if replacement.why is None:
+            new_nodes = some(replacement.new_nodes) or "new nodes"
+            message = f"Replaced {some(replacement.nodes)} by {new_nodes}"
+            yield from facts.status_event(
+                f"{fact} {replacement.id}", "NodeReplacement", message, NORMAL
+            )
 
 
 def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
@@ -248,15 +217,18 @@ def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
             requests = snapshot.cls(pod).requests
             for resource in (CPU, MEMORY):
                 requested[pod.node][resource] += requests.get(resource, 0)
-    return {
-        node.name: ", ".join(
-            f"{resource} {requested[node.name][resource] / room:.0%}"
-            for resource in (CPU, MEMORY)
-            if (room := node.allocatable.get(resource, 0)) > 0
-        )
-        for node in snapshot.nodes
-        if node.name in requested
-    }
+    utilization: dict[str, str] = {}
+    for node in snapshot.nodes:
+        if node.name in requested:
+            utilization[node.name] = ", ".join(_shares(node, requested[node.name]))
+    return utilization
+
+
+def _shares(node: Node, requested: Mapping[str, int]) -> Iterator[str]:
+    for resource, amount in requested.items():
+        allocatable = node.allocatable.get(resource, 0)
+        if allocatable > 0:
+            yield f"{resource} {amount / allocatable:.0%}"
 
 
 def _repairs(
@@ -265,43 +237,35 @@ def _repairs(
     code: ReasonCode,
     reason: str,
     message: Callable[[Repair, PassFacts], str],
-) -> list[Event]:
-    return [
-        event
-        for repair in facts.plan.repairs
-        if repair.reason.code is code
-        for event in facts.status_event(fact, reason, message(repair, facts))
-    ]
+) -> Iterator[Event]:
+    for repair in facts.plan.repairs:
+        if repair.reason.code is code:
+            yield from facts.status_event(fact, reason, message(repair, facts))
 
 
 def _timeout_message(repair: Repair, facts: PassFacts) -> str:
     since = repair.reason.params.get("since", 0.0)
     waited = facts.plan.at - float(since) if since else facts.options.max_node_provision_time
-    return (
-        f"Nodes added to group {repair.group} failed to register within "
-        f"{format_duration(max(0.0, waited))}"
-    )
+    duration = format_duration(max(0.0, waited))
+    return f"Nodes added to group {repair.group} failed to register within {duration}"
 
 
 def _creation_message(repair: Repair, _facts: PassFacts) -> str:
-    error, detail = (str(repair.reason.params.get(name, "")) for name in ("error", "detail"))
+    params = repair.reason.params
+    error = str(params.get("error", "")) or "Unknown"
+    detail = str(params.get("detail", "")) or "none given"
+    nodes = max(1, len(repair.instances))
     return (
-        f"Failed adding {max(1, len(repair.instances))} nodes to group {repair.group} due to "
-        f"{error or 'Unknown'}; source errors: {detail or 'none given'}"
+        f"Failed adding {nodes} nodes to group {repair.group} due to {error}; "
+        f"source errors: {detail}"
     )
 
 
-def _taint_removed(fact: str, facts: PassFacts) -> list[Event]:
-    return [
-        about_node(
-            fact,
-            mark.node,
-            "ClusterAutoscalerCleanup",
-            f"removed {TO_BE_DELETED} taint from node {mark.node}",
-        )
-        for mark in facts.marks
-        if mark.action == "cleanup"
-    ]
+def _taint_removed(fact: str, facts: PassFacts) -> Iterator[Event]:
+    for mark in facts.marks:
+        if mark.action == "cleanup":
+            message = f"removed {TO_BE_DELETED} taint from node {mark.node}"
+            yield about_node(fact, mark.node, "ClusterAutoscalerCleanup", message)
 
 
 _PRIORITIES = {
@@ -311,36 +275,25 @@ _PRIORITIES = {
 }
 
 
-def _priorities(fact: str, facts: PassFacts) -> list[Event]:
+def _priorities(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report on the ConfigMap of the priority expander (docs/reference/expanders.md "priority");
     each group that no rule matches is a separate fact."""
     namespace = facts.options.namespace
-    return [
-        Event(
-            f"{fact} {note.params.get('group', '')}".rstrip(),
-            "ConfigMap",
-            CONFIG_MAP,
-            _PRIORITIES[note.code],
-            sentence(note),
-            WARNING,
-            namespace,
-        )
-        for note in facts.plan.notes
-        if note.code in _PRIORITIES
-    ]
+    for note in facts.plan.notes:
+        reason = _PRIORITIES.get(note.code)
+        if reason is not None:
+            own_fact = f"{fact} {note.params.get('group', '')}".rstrip()
+            message = sentence(note)
+            yield Event(own_fact, "ConfigMap", CONFIG_MAP, reason, message, WARNING, namespace)
 
 
-def _pods_without_node(fact: str, facts: PassFacts) -> list[Event]:
+def _pods_without_node(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report pods that get no new node, in upstream's words; pods that fit on an
     existing node need none."""
     uids = {pod.key: pod.uid for pod in facts.snapshot.pods if not pod.node}
-    return [
-        event
-        for verdict in facts.plan.unschedulable
-        for event in about_pods(
-            fact, verdict.pods, "NotTriggerScaleUp", _not_triggered(verdict), uids=uids
-        )
-    ]
+    for verdict in facts.plan.unschedulable:
+        message = _not_triggered(verdict)
+        yield from about_pods(fact, verdict.pods, "NotTriggerScaleUp", message, uids=uids)
 
 
 def _not_triggered(unschedulable: UnschedulablePods) -> str:
@@ -354,25 +307,21 @@ def _not_triggered(unschedulable: UnschedulablePods) -> str:
     codes = {reason.code for reasons in by_group for reason in reasons}
     if codes == {ReasonCode.MAX_NODES_TOTAL} and all(by_group):
         return text(next(iter(by_group[0])))
-    counts = Counter(
-        message for reasons in by_group for message in {text(reason) for reason in reasons}
-    )
-    parts = [
-        f"{count} {message}"
-        for message, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    ]
-    return (
-        f"pod didn't trigger scale-up: {', '.join(parts)}"
-        if parts
-        else "pod didn't trigger scale-up"
-    )
+    groups: Counter[str] = Counter()
+    for reasons in by_group:
+        groups.update({text(reason) for reason in reasons})
+    if not groups:
+        return "pod didn't trigger scale-up"
+    ranked = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{count} {message}" for message, count in ranked]
+    return f"pod didn't trigger scale-up: {', '.join(parts)}"
 
 
 # -- scaling rules: an event is posted on the object that contains the rule, so that its author sees
 #    it there; a rule of the policy has no object, and its event is posted on the status ConfigMap
 
 
-def _objects_refused(fact: str, facts: PassFacts) -> list[Event]:
+def _objects_refused(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report objects that are refused as a whole, for their own mistakes or because other
     objects take precedence."""
     problems = {
@@ -380,75 +329,61 @@ def _objects_refused(fact: str, facts: PassFacts) -> list[Event]:
         for item in facts.snapshot.rule_objects or ()
         if item.problems
     }
-    for note in facts.plan.notes:
-        if note.code is ReasonCode.RULE_OBJECT_INVALID:
-            key = str(note.params.get("object", ""))
-            problems[key] = problems.get(key) or str(note.params.get("detail", ""))
+    for note in _notes(facts, ReasonCode.RULE_OBJECT_INVALID):
+        key = str(note.params.get("object", ""))
+        problems[key] = problems.get(key) or str(note.params.get("detail", ""))
     reason = ReasonCode.RULE_OBJECT_INVALID.value
-    return [
-        event
-        for key, detail in sorted(problems.items())
-        for event in _on_object(
-            f"{fact} {detail}",
-            key,
-            facts,
-            reason,
-            f"refused as a whole (a good version before it stays in force): {detail}",
-        )
-    ]
+    for key, detail in sorted(problems.items()):
+        message = f"refused as a whole (a good version before it stays in force): {detail}"
+        yield from _on_object(f"{fact} {detail}", key, facts, reason, message)
 
 
-def _objects_warned(fact: str, facts: PassFacts) -> list[Event]:
+def _objects_warned(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report objects that are in force but have ignored fields."""
-    return [
-        event
-        for item in facts.snapshot.rule_objects or ()
-        if item.warnings and not item.problems
-        for event in _on_object(
-            f"{fact} {'; '.join(item.warnings)}",
-            item.key,
-            facts,
-            "HorizontalNodeAutoscalerWarning",
-            "; ".join(item.warnings),
-            lasting=True,
-        )
-    ]
-
-
-def _rules_add_nodes(fact: str, facts: PassFacts) -> list[Event]:
-    """Report rules that add nodes, once the operations are saved."""
-    saved = {
-        operation.spec.group
-        for operation in facts.plan.operations
-        if operation.spec.kind is OperationKind.SCALE_UP
-    }
-    rules = {rule for up in facts.plan.scale_ups if up.group in saved for rule in up.rules}
-    events: list[Event] = []
-    for verdict in facts.plan.rules:
-        if verdict.nodes > 0 and {verdict.rule, _rule_key(verdict)} & rules:
-            cause = "" if verdict.rate is None else f", its rate is {verdict.rate:.1f}%"
-            cause = f", due at {format_time(verdict.due)}" if verdict.due else cause
-            nodes = f"{verdict.nodes} node{'' if verdict.nodes == 1 else 's'}"
-            message = f"Rule {verdict.rule}: adding {nodes} to pool {verdict.pool}{cause}"
-            events += _about_rule(
-                f"{fact} {verdict.nodes}", verdict, facts, "RuleScaledUp", message, "Normal"
+    reason = "HorizontalNodeAutoscalerWarning"
+    for item in facts.snapshot.rule_objects or ():
+        if item.warnings and not item.problems:
+            warnings = "; ".join(item.warnings)
+            yield from _on_object(
+                f"{fact} {warnings}", item.key, facts, reason, warnings, lasting=True
             )
-    return events
 
 
-def _rules_stopped(fact: str, facts: PassFacts, codes: Mapping[ReasonCode, str]) -> list[Event]:
+def _rules_add_nodes(fact: str, facts: PassFacts) -> Iterator[Event]:
+    """Report rules that add nodes, once the operations are saved."""
+    saved_groups = {spec.group for spec in _saved(facts.plan, OperationKind.SCALE_UP)}
+    saved_rules: set[str] = set()
+    for up in facts.plan.scale_ups:
+        if up.group in saved_groups:
+            saved_rules.update(up.rules)
+    for verdict in facts.plan.rules:
+        is_saved = not saved_rules.isdisjoint((verdict.rule, _rule_key(verdict)))
+        if verdict.nodes > 0 and is_saved:
+            message = _rule_message(verdict)
+            yield from _about_rule(
+                f"{fact} {verdict.nodes}", verdict, facts, "RuleScaledUp", message, NORMAL
+            )
+
+
+def _rule_message(verdict: RuleVerdict) -> str:
+    nodes = f"{verdict.nodes} node{'' if verdict.nodes == 1 else 's'}"
+    message = f"Rule {verdict.rule}: adding {nodes} to pool {verdict.pool}"
+    if verdict.due:
+        return f"{message}, due at {format_time(verdict.due)}"
+    if verdict.rate is not None:
+        return f"{message}, its rate is {verdict.rate:.1f}%"
+    return message
+
+
+def _rules_stopped(fact: str, facts: PassFacts, codes: Mapping[ReasonCode, str]) -> Iterator[Event]:
     """Report rules with one of these reasons. codes: the reason of the event for each."""
-    events: list[Event] = []
     for verdict in facts.plan.rules:
         if verdict.reason is not None and verdict.reason.code in codes:
             why = sentence(verdict.reason)
-            message = (
-                f"Rule {verdict.rule}{f', pool {verdict.pool}' if verdict.pool else ''}: {why}"
-            )
-            events += _about_rule(
-                f"{fact} {why}", verdict, facts, codes[verdict.reason.code], message, WARNING
-            )
-    return events
+            pool = f", pool {verdict.pool}" if verdict.pool else ""
+            message = f"Rule {verdict.rule}{pool}: {why}"
+            reason = codes[verdict.reason.code]
+            yield from _about_rule(f"{fact} {why}", verdict, facts, reason, message, WARNING)
 
 
 def _about_rule(
@@ -456,11 +391,11 @@ def _about_rule(
 ) -> list[Event]:
     """Return the event about a rule. fact: extended by the rule, the pool and the occurrence, so
     that none suppresses another."""
-    fact = " ".join((fact, _rule_key(verdict), verdict.pool, str(int(verdict.due))))
-    on_object = (
-        _on_object(fact, verdict.source, facts, reason, message, type_) if verdict.source else []
-    )
-    return on_object or facts.status_event(fact, reason, message, type_)
+    own_fact = f"{fact} {_rule_key(verdict)} {verdict.pool} {int(verdict.due)}"
+    on_object: list[Event] = []
+    if verdict.source:
+        on_object = _on_object(own_fact, verdict.source, facts, reason, message, type_)
+    return on_object or facts.status_event(own_fact, reason, message, type_)
 
 
 def _on_object(
@@ -493,52 +428,40 @@ def _rule_key(verdict: RuleVerdict) -> str:
 # -- taints and annotations that a cluster should not have
 
 
-def _avoid_taint(fact: str, facts: PassFacts) -> list[Event]:
+def _avoid_taint(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report the discouraged taint once for each node."""
-    return [
-        about_node(
-            fact,
-            str(note.params.get("node", "")),
-            note.code.value,
-            sentence(note),
-            type_=WARNING,
-            lasting=True,
-        )
-        for note in _notes(facts, ReasonCode.AVOID_TAINT)
-    ]
+    for note in _notes(facts, ReasonCode.AVOID_TAINT):
+        node = str(note.params.get("node", ""))
+        message = sentence(note)
+        yield about_node(fact, node, note.code.value, message, type_=WARNING, lasting=True)
 
 
-def _pod_annotation(fact: str, facts: PassFacts, code: ReasonCode) -> list[Event]:
+def _pod_annotation(fact: str, facts: PassFacts, code: ReasonCode) -> Iterator[Event]:
     """Report an annotation that is discouraged or invalid once for each pod."""
     notes = {str(note.params.get("pod", "")): note for note in _notes(facts, code)}
-    uids = {pod.key: pod.uid for pod in facts.snapshot.pods if pod.key in notes} if notes else {}
-    return [
-        event
-        for key, note in notes.items()
-        for event in about_pods(
-            fact, (key,), note.code.value, sentence(note), type_=WARNING, uids=uids, lasting=True
-        )
-    ]
+    if not notes:
+        return
+    uids = {pod.key: pod.uid for pod in facts.snapshot.pods if pod.key in notes}
+    for key, note in notes.items():
+        reason = note.code.value
+        message = sentence(note)
+        yield from about_pods(fact, (key,), reason, message, type_=WARNING, uids=uids, lasting=True)
 
 
-def _renewal_rests(fact: str, facts: PassFacts) -> list[Event]:
+def _renewal_rests(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report each rest of a group once a day: its new nodes are no better than
     those that they replace."""
-    events: list[Event] = []
     for note in _notes(facts, ReasonCode.RENEWAL_RESTS):
-        own = " ".join(str(note.params.get(name, "")) for name in ("group", "renewed", "until"))
-        once = about_status(
-            f"{fact} {own}", facts.options, note.code.value, sentence(note), type_=WARNING
-        )
-        events += [msgspec.structs.replace(event, lasting=True) for event in once]
-    return events
+        rest = " ".join(str(note.params.get(name, "")) for name in ("group", "renewed", "until"))
+        for event in facts.status_event(f"{fact} {rest}", note.code.value, sentence(note)):
+            yield msgspec.structs.replace(event, lasting=True)
 
 
 def _notes(facts: PassFacts, code: ReasonCode) -> list[Reason]:
     return [note for note in facts.plan.notes if note.code is code]
 
 
-FACTS: tuple[tuple[str, Callable[[str, PassFacts], list[Event]]], ...] = (
+FACTS: tuple[tuple[str, Callable[[str, PassFacts], Iterable[Event]]], ...] = (
     ("cluster unhealthy", _unhealthy),
     ("cluster full", _cluster_full),
     ("scale-up begins", _scale_up_begins),
