@@ -29,6 +29,7 @@ from chalicelib.model.overview import (
     SpotOverview,
 )
 from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Options
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.prices import NoPrice, Price, instance_type, price_book
@@ -60,36 +61,46 @@ def pass_bill(
 ) -> PassBill:
     """Return the bill. ended: reads the ended operations; once an hour at most, and once a day
     where none has ended for a day. Raises StoreError."""
-    bill, now, counts = cluster_bill(state), state.now, {}
-    sums, at = carry_over.savings, carry_over.savings_at
+    bill = cluster_bill(state)
+    now = state.now
+    sums = carry_over.savings
+    at = carry_over.savings_at
     if bill is None:
         return PassBill(None, {}, {}, sums, at)
-    if now // HOUR != at // HOUR and (
-        now // DAY != at // DAY or _last_change(state.memory) > now - DAY - HOUR
-    ):
+    counts: dict[str, float] = {}
+    if _is_savings_due(state, at):
         all_entries = entries(ended(), now, under_way(state.memory))
-        sums, grown = counted(sums, all_entries, at or now, now)
-        counts = {
-            key("savings_total", currency=currency): amount
-            for currency, amount in grown.items()
-            if amount
-        }
+        sums, increments = counted(sums, all_entries, at or now, now)
+        for currency, amount in increments.items():
+            if amount:
+                counts[key("savings_total", currency=currency)] = amount
         at = now
-    gauges = {
-        key("cost_per_hour", currency=own.currency): own.parts.paid / MILLION for own in bill.bills
-    }
-    if state.options.emit_per_nodegroup_metrics:
-        gauges |= {
-            key(
-                "node_group_cost_per_hour", node_group=row.name, currency=own.currency
-            ): row.parts.paid / MILLION
-            for own in bill.bills
-            for row in own.groups
-            if row.name
-        }
-    return PassBill(
-        msgspec.structs.replace(bill, savings=sums, savings_at=at), gauges, counts, sums, at
-    )
+    bill = msgspec.structs.replace(bill, savings=sums, savings_at=at)
+    return PassBill(bill, _cost_gauges(bill, state.options), counts, sums, at)
+
+
+def _is_savings_due(state: ClusterState, last_at: float) -> bool:
+    now = state.now
+    if now // HOUR == last_at // HOUR:
+        return False
+    is_new_day = now // DAY != last_at // DAY
+    return is_new_day or _last_change(state.memory) > now - DAY - HOUR
+
+
+def _cost_gauges(all_bills: ClusterBill, options: Options) -> dict[str, float]:
+    gauges = {}
+    for bill in all_bills.bills:
+        gauges[key("cost_per_hour", currency=bill.currency)] = bill.parts.paid / MILLION
+    if not options.emit_per_nodegroup_metrics:
+        return gauges
+    for bill in all_bills.bills:
+        for row in bill.groups:
+            if row.name:
+                series = key(
+                    "node_group_cost_per_hour", node_group=row.name, currency=bill.currency
+                )
+                gauges[series] = row.parts.paid / MILLION
+    return gauges
 
 
 def _last_change(memory: Memory) -> float:
@@ -105,75 +116,80 @@ def pass_overview(
     """Return the overview, and the point of the charts, with the cost in the
     currency of the overview."""
     snapshot = state.snapshot
-    book = price_book(
-        state.policy.prices, snapshot.groups, snapshot.taken_at, spot=state.policy.spot is not None
-    )
-    at_group = {group.id: at for at, group in enumerate(snapshot.groups)}
-    owners = [at_group.get(state.group_of.get(node.name, ""), -1) for node in snapshot.nodes]
+    policy = state.policy
+    has_spot = policy.spot is not None
+    book = price_book(policy.prices, snapshot.groups, snapshot.taken_at, spot=has_spot)
+    owners = _owners(state)
     members: dict[int, list[Node]] = {}
     for owner, node in zip(owners, snapshot.nodes, strict=True):
         members.setdefault(owner, []).append(node)
     amounts, pods = _amounts(state)
-    ready = np.array(
-        [state.buckets[node.name] is Bucket.READY for node in snapshot.nodes], dtype=np.bool_
-    )
-    place, size = np.array(owners, dtype=np.int64)[ready] + 1, len(snapshot.groups) + 1
-    of_ready = (*amounts[:, ready], np.ones(len(place)))
-    sums = np.array(
-        [np.bincount(place, weights=row, minlength=size) for row in of_ready]
-    ).T.tolist()
-    prices = [
-        book.of_group(state.groups[group.id].group, next(iter(members.get(at, ())), None))
-        for at, group in enumerate(snapshot.groups)
-    ]
+    is_ready = [state.buckets[node.name] is Bucket.READY for node in snapshot.nodes]
+    ready = np.array(is_ready, dtype=np.bool_)
+    slots = np.array(owners, dtype=np.int64)[ready] + 1  # the first is for nodes in no group
+    of_ready = (*amounts[:, ready], np.ones(len(slots)))
+    slot_count = len(snapshot.groups) + 1
+    by_amount = [np.bincount(slots, weights=row, minlength=slot_count) for row in of_ready]
+    sums = np.array(by_amount).T.tolist()
     spots = spot_groups(state)
-    groups = tuple(
-        msgspec.structs.replace(
-            _priced(
-                _group(group, members.get(at, ()), sums[at + 1]), prices[at], book.named(group)
-            ),
-            spot=spot_overview(group.id, state, spots),
-        )
-        for at, group in enumerate(snapshot.groups)
-    )
+    groups = []
+    for at, group in enumerate(snapshot.groups):
+        group_nodes = members.get(at, [])
+        first_node = next(iter(group_nodes), None)
+        price = book.of_group(state.groups[group.id].group, first_node)
+        row = _priced(_group(group, group_nodes, sums[at + 1]), price, book.named(group))
+        spot = spot_overview(group.id, state, spots)
+        groups.append(msgspec.structs.replace(row, spot=spot))
     shares = _percents(amounts)
-    named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
-    nodes = tuple(_node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in named)
-    currency = book.currency or (bill.bills[0].currency if bill is not None else "")
-    overview = ClusterOverview(
-        snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), currency, bill
+    by_name = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)
+    nodes = tuple(
+        _node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in by_name[:MOST_NODES]
     )
-    alone = members.get(-1, ())
-    ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
-    waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(
-        len(up.pods) for up in plan.scale_ups
-    )
-    paid = (
-        own.parts.paid / MILLION
-        for own in (bill.bills if bill is not None else ())
-        if own.currency == currency
-    )
-    cost = next(paid, -1.0)
-    return overview, GaugePoint(
-        plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost
-    )
+    omitted = len(snapshot.nodes) - len(nodes)
+    currency = book.currency
+    if not currency and bill is not None:
+        currency = bill.bills[0].currency
+    overview = ClusterOverview(snapshot.taken_at, tuple(groups), nodes, omitted, currency, bill)
+    all_ready = amounts[:, ready].sum(axis=1, keepdims=True)
+    ((cpu, memory),) = _percents(all_ready)
+    waiting = sum(len(verdict.pods) for verdict in plan.unschedulable)
+    waiting += sum(len(up.pods) for up in plan.scale_ups)
+    target = _target_nodes(plan, ungrouped=len(members.get(-1, ())))
+    cost = _paid(bill, currency)
+    point = GaugePoint(plan.at, plan.health.ready, waiting, target, cpu, memory, cost)
+    return overview, point
+
+
+def _owners(state: ClusterState) -> list[int]:
+    """Return per node the index of its group, -1 for none."""
+    index = {group.id: at for at, group in enumerate(state.snapshot.groups)}
+    return [index.get(state.group_of.get(node.name, ""), -1) for node in state.snapshot.nodes]
+
+
+def _paid(all_bills: ClusterBill | None, currency: str) -> float:
+    """Return what is paid per hour in this currency, -1.0 for unknown."""
+    for bill in all_bills.bills if all_bills is not None else ():
+        if bill.currency == currency:
+            return bill.parts.paid / MILLION
+    return -1.0
 
 
 def _amounts(state: ClusterState) -> tuple[Floats, list[int]]:
     """Return per node allocatable and requested cpu, allocatable and requested memory
     (millicores, bytes); and pods."""
-    snapshot, occupancy = state.snapshot, state.occupancy
+    snapshot = state.snapshot
+    occupancy = state.occupancy
     on_node = occupancy.where >= 0
-    where, cls, count = occupancy.where[on_node], occupancy.cls[on_node], len(snapshot.nodes)
+    where = occupancy.where[on_node]
+    cls = occupancy.cls[on_node]
+    count = len(snapshot.nodes)
     rows: list[Floats] = []
     for name in (CPU, MEMORY):
-        of_class = np.array(
-            [row.requests.get(name, 0) for row in snapshot.classes], dtype=np.float64
-        )
+        requests = [row.requests.get(name, 0) for row in snapshot.classes]
+        allocatable = [node.allocatable.get(name, 0) for node in snapshot.nodes]
+        of_class = np.array(requests, dtype=np.float64)
         requested = np.bincount(where, weights=of_class[cls], minlength=count)
-        rows.append(
-            np.array([node.allocatable.get(name, 0) for node in snapshot.nodes], dtype=np.float64)
-        )
+        rows.append(np.array(allocatable, dtype=np.float64))
         rows.append(requested.astype(np.float64))
     return np.array(rows), np.bincount(where, minlength=count).tolist()
 
@@ -181,11 +197,10 @@ def _amounts(state: ClusterState) -> tuple[Floats, list[int]]:
 def _percents(amounts: Floats) -> list[tuple[int, int]]:
     """Return the requested percent of cpu and memory in each column, -1 for unknown."""
     columns = []
-    for offered, requested in ((amounts[0], amounts[1]), (amounts[2], amounts[3])):
-        share = 100 * requested / np.maximum(offered, 1)
-        columns.append(
-            np.where(offered > 0, np.minimum(np.rint(share), 999), -1).astype(np.int64).tolist()
-        )
+    for allocatable, requested in ((amounts[0], amounts[1]), (amounts[2], amounts[3])):
+        share = 100 * requested / np.maximum(allocatable, 1)
+        percent = np.minimum(np.rint(share), 999)
+        columns.append(np.where(allocatable > 0, percent, -1).astype(np.int64).tolist())
     return list(zip(*columns, strict=True))
 
 
@@ -194,21 +209,24 @@ def completed(
 ) -> ClusterOverview:
     """Return the overview with what the one before knew of groups that were not read this time.
     unread: providers of which no group was read."""
-    old, providers = {group.group: group for group in old_overview.groups}, set(unread)
-    groups = [
-        _joined(group, old[group.group]) if group.group in old else group
-        for group in overview.groups
-    ]
+    old_groups = {group.group: group for group in old_overview.groups}
+    providers = set(unread)
+    groups = []
+    for group in overview.groups:
+        old_group = old_groups.get(group.group)
+        groups.append(group if old_group is None else _joined(group, old_group))
     present = {group.group for group in groups}
-    groups += [
-        group for key, group in old.items() if key not in present and group.provider in providers
-    ]
-    place = {group.group: at for at, group in enumerate(groups)}
-    grouped = [node for node in old_overview.nodes if 0 <= node.group < len(old_overview.groups)]
-    was_in = {node.name: place.get(old_overview.groups[node.group].group, -1) for node in grouped}
+    absent = [group for key, group in old_groups.items() if key not in present]
+    groups += [group for group in absent if group.provider in providers]
+    index = {group.group: at for at, group in enumerate(groups)}
+    old_owner = {}
+    for node in old_overview.nodes:
+        if 0 <= node.group < len(old_overview.groups):
+            group_id = old_overview.groups[node.group].group
+            old_owner[node.name] = index.get(group_id, -1)
     nodes = tuple(
-        msgspec.structs.replace(node, group=was_in[node.name])
-        if node.group < 0 and node.name in was_in
+        msgspec.structs.replace(node, group=old_owner[node.name])
+        if node.group < 0 and node.name in old_owner
         else node
         for node in overview.nodes
     )
@@ -240,9 +258,12 @@ def _priced(
 ) -> GroupOverview:
     """Return the group with its price. provider_price: what its provider states, which is shown
     even if it cannot be compared."""
-    shown, missing = (
-        (price, "") if isinstance(price, Price) else (provider_price, price.detail[:_LONGEST])
-    )
+    if isinstance(price, Price):
+        shown: Price | None = price
+        missing = ""
+    else:
+        shown = provider_price
+        missing = price.detail[:_LONGEST]
     if shown is None or not shown.amount:
         return msgspec.structs.replace(group, no_price=missing)
     return msgspec.structs.replace(
@@ -259,13 +280,15 @@ def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float]) -> Gr
     """Return a group without its price. sums: the amounts of its ready nodes, and their number."""
     known = [node for node in (group.template, *nodes) if node is not None]
     zones = sorted({_zone(node) for node in known} - {""})
+    machines = (instance_type(node) for node in known)
+    machine = next(filter(None, machines), "")
     cpu, cpu_requested, memory, memory_requested, ready = sums
     return GroupOverview(
         group.id,
         group.name[:_LONGEST],
         group.provider,
         ",".join(zones[:_MOST_ZONES])[:_LONGEST],
-        next((machine for node in known if (machine := instance_type(node))), "")[:_LONGEST],
+        machine[:_LONGEST],
         0.0,
         cpu / 1000,
         cpu_requested / 1000,
@@ -286,15 +309,15 @@ def spot_overview(
     own = state.groups[group_id]
     if not own.group.spot:
         return None
+    spot = state.policy.spot
     price = float(interruption_price(own, state)) / MILLION if group_id in spots else 0.0
-    avoided_for = (
-        state.policy.spot.avoid_after_interruption if state.policy.spot is not None else 0.0
-    )
+    avoided_for = spot.avoid_after_interruption if spot is not None else 0.0
     return SpotOverview(own.group.interruption_rate, round(price, 6), avoided_for)
 
 
 def _node(node: Node, group: int, cpu: int, memory: int, pods: int) -> NodeOverview:
-    machine, zone = instance_type(node)[:_LONGEST], _zone(node)[:_LONGEST]
+    machine = instance_type(node)[:_LONGEST]
+    zone = _zone(node)[:_LONGEST]
     return NodeOverview(node.name, group, zone, machine, node.created, cpu, memory, pods)
 
 
@@ -302,10 +325,9 @@ def _zone(node: Node) -> str:
     return node.labels.get(ZONE) or node.labels.get(_OLD_ZONE, "")
 
 
-def _wanted(plan: Plan, alone: int) -> int:
+def _target_nodes(plan: Plan, *, ungrouped: int) -> int:
     """Return the nodes that there are to be after this plan: the targets of the
     groups, and nodes in no group."""
-    targets = {group.group: group.target for group in plan.groups} | {
-        up.group: up.to_size for up in plan.scale_ups
-    }
-    return max(0, sum(targets.values()) - len(plan.removals) + alone)
+    targets = {group.group: group.target for group in plan.groups}
+    targets |= {up.group: up.to_size for up in plan.scale_ups}
+    return max(0, sum(targets.values()) - len(plan.removals) + ungrouped)
