@@ -43,6 +43,8 @@ RECENT = 50
 """Newest entries that are searched for a decision where a pass of an earlier
 release left no instant."""
 
+_Facts = dict[str, str | int | float | bool]
+
 
 class Journal(Protocol):
     """The methods of the store's journal that are used for writing."""
@@ -65,7 +67,7 @@ class Journal(Protocol):
 def plan_entry(plan: Plan) -> JournalEntry:
     """Return the entry of a decision: counts as facts, the plan itself as body (its operations
     have entries of their own)."""
-    facts: dict[str, str | int | float | bool] = {
+    facts: _Facts = {
         DIGEST: decision(plan),
         "healthy": plan.health.healthy,
         "nodes": plan.health.registered,
@@ -88,7 +90,7 @@ def plan_entry(plan: Plan) -> JournalEntry:
 def outcome_entry(operation: Operation, outcome: Succeeded | Failed, now: float) -> JournalEntry:
     """Return the entry of an operation that is over."""
     spec = operation.spec
-    facts: dict[str, str | int | float | bool] = {
+    facts: _Facts = {
         "kind": spec.kind.value,
         "provider": spec.provider,
         "state": operation.status.state.value,
@@ -98,12 +100,14 @@ def outcome_entry(operation: Operation, outcome: Succeeded | Failed, now: float)
     if RULES in operation.status.data:
         facts[RULES] = operation.status.data[RULES]
     facts |= _consolidation_facts(operation)
-    if pods := len(spec.pods) or sum(len(target.evict) for target in spec.targets):
+    pods = len(spec.pods) or sum(len(target.evict) for target in spec.targets)
+    if pods:
         facts["pods"] = pods
     if spec.targets:
         facts["targets"] = ",".join(target.node or target.instance for target in spec.targets)
     if isinstance(outcome, Failed):
-        facts |= {"class": outcome.error_class, "message": outcome.message}
+        facts["class"] = outcome.error_class
+        facts["message"] = outcome.message
         if outcome.code:
             facts["code"] = outcome.code
     return JournalEntry(
@@ -111,45 +115,46 @@ def outcome_entry(operation: Operation, outcome: Succeeded | Failed, now: float)
     )
 
 
-def _consolidation_facts(operation: Operation) -> dict[str, str | int | float | bool]:
+def _consolidation_facts(operation: Operation) -> _Facts:
     """Return why a node goes that is not unneeded, what replaces it or what a purchase replaces,
     and what that saves per hour."""
-    spec, data = operation.spec, operation.status.data
-    named = {"reason": spec.reason, "replacement": spec.replacement}
-    named |= {"replaces": data.get(REPLACES, ""), "replacedBy": data.get(REPLACED_BY, "")}
-    facts: dict[str, str | int | float | bool] = {key: text for key, text in named.items() if text}
+    spec = operation.spec
+    data = operation.status.data
+    named = {
+        "reason": spec.reason,
+        "replacement": spec.replacement,
+        "replaces": data.get(REPLACES, ""),
+        "replacedBy": data.get(REPLACED_BY, ""),
+    }
+    facts: _Facts = {key: text for key, text in named.items() if text}
     is_removal = spec.kind is OperationKind.DELETE_NODES
     if is_removal and spec.reason == DisruptionReason.CONSOLIDATION.value:
         text = data.get(SAVES, "") if spec.replacement else str(spec.price)
         saves = int(text) if text.lstrip("-").isdecimal() else 0
-        facts |= {"saves": saves / 1_000_000} if saves > 0 else {}
-        facts |= {"currency": spec.currency} if saves > 0 and spec.currency else {}
+        if saves > 0:
+            facts["saves"] = saves / 1_000_000
+            if spec.currency:
+                facts["currency"] = spec.currency
     return facts
 
 
 def failing_entry(failure: PassFailure, now: float) -> JournalEntry:
     """Return the entry of the first of several consecutive passes that failed."""
-    return JournalEntry(
-        at=now,
-        kind=PASS,
-        facts={"state": "failing", "class": failure.cls, "message": failure.message},
-    )
+    facts: _Facts = {"state": "failing", "class": failure.cls, "message": failure.message}
+    return JournalEntry(at=now, kind=PASS, facts=facts)
 
 
 def recovered_entry(failure: PassFailure, began: float, now: float) -> JournalEntry:
     """Return the entry of the first pass that succeeded again; began: its
     instant (epoch seconds)."""
-    return JournalEntry(
-        at=now,
-        kind=PASS,
-        facts={
-            "state": "recovered",
-            "class": failure.cls,
-            "since": format_time(failure.since),
-            "failures": failure.count,
-            "seconds": round(max(0.0, began - failure.since), 1),
-        },
-    )
+    facts: _Facts = {
+        "state": "recovered",
+        "class": failure.cls,
+        "since": format_time(failure.since),
+        "failures": failure.count,
+        "seconds": round(max(0.0, began - failure.since), 1),
+    }
+    return JournalEntry(at=now, kind=PASS, facts=facts)
 
 
 def append_if_new(journal: Journal, plan: Plan, last: str, at: float = 0.0) -> tuple[str, float]:
@@ -174,60 +179,61 @@ def decision(plan: Plan) -> str:
     for ten minutes, not one per pass. Without rules and headroom the digest equals that of
     releases that did not have them.
     """
-    parts: list[object] = [
-        plan.health.healthy,
-        [(up.group, up.from_size, up.to_size, up.pods) for up in plan.scale_ups],
-        [(verdict.pods, _codes(verdict.reasons)) for verdict in plan.unschedulable],
-        [(ignored.pods, ignored.reason.code) for ignored in plan.ignored],
-        [(removal.node, removal.kind) for removal in plan.removals],
-        [(repair.group, repair.kind, repair.to_size, repair.instances) for repair in plan.repairs],
-        plan.paused.code if plan.paused else "",
-        plan.unneeded,
-        [(verdict.node, *_blocked_by(verdict)) for verdict in plan.unremovable],
-        [
-            (
-                group.group,
-                group.min,
-                group.max,
-                group.target,
-                group.skipped.code if group.skipped else "",
-            )
-            for group in plan.groups
-        ],
-        [(gap.kind, gap.name) for gap in plan.gaps],
-        [note.code for note in plan.notes],
-    ]
+    parts = _decided(plan)
     if plan.rules or plan.headroom:
-        parts.append(
-            [
-                [(up.group, up.rules, up.headroom) for up in plan.scale_ups],
-                [
-                    (
-                        rule.source,
-                        rule.rule,
-                        rule.pool,
-                        rule.nodes,
-                        rule.reason.code if rule.reason else "",
-                    )
-                    for rule in plan.rules
-                ],
-                [(room.name, room.wanted, room.held, room.added) for room in plan.headroom],
-            ]
-        )
+        parts.append(_decided_by_rules(plan))
     if plan.consolidation is not None:
         parts.append(_consolidated(plan.consolidation))
     if plan.lifecycle:
-        parts.append(
-            [
-                (due.node, due.why, due.held.code if due.held is not None else "")
-                for due in plan.lifecycle
-            ]
-        )
+        parts.append([(due.node, due.why, _code(due.held)) for due in plan.lifecycle])
     if plan.restarts:
-        parts.append(
-            [(restart.node, restart.condition.partition("=")[0]) for restart in plan.restarts]
-        )
+        parts.append([(restart.node, restart.condition.split("=")[0]) for restart in plan.restarts])
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
+
+
+def _decided(plan: Plan) -> list[object]:
+    """Return what every release decides, in the order that the digest requires."""
+    scale_ups = [(up.group, up.from_size, up.to_size, up.pods) for up in plan.scale_ups]
+    unschedulable = [(verdict.pods, _codes(verdict.reasons)) for verdict in plan.unschedulable]
+    ignored = [(pods.pods, pods.reason.code) for pods in plan.ignored]
+    removals = [(removal.node, removal.kind) for removal in plan.removals]
+    repairs = [
+        (repair.group, repair.kind, repair.to_size, repair.instances) for repair in plan.repairs
+    ]
+    unremovable = [(verdict.node, *_blocked_by(verdict)) for verdict in plan.unremovable]
+    groups = [
+        (group.group, group.min, group.max, group.target, _code(group.skipped))
+        for group in plan.groups
+    ]
+    gaps = [(gap.kind, gap.name) for gap in plan.gaps]
+    notes = [note.code for note in plan.notes]
+    return [
+        plan.health.healthy,
+        scale_ups,
+        unschedulable,
+        ignored,
+        removals,
+        repairs,
+        _code(plan.paused),
+        plan.unneeded,
+        unremovable,
+        groups,
+        gaps,
+        notes,
+    ]
+
+
+def _decided_by_rules(plan: Plan) -> list[object]:
+    scale_ups = [(up.group, up.rules, up.headroom) for up in plan.scale_ups]
+    rules = [
+        (rule.source, rule.rule, rule.pool, rule.nodes, _code(rule.reason)) for rule in plan.rules
+    ]
+    headroom = [(room.name, room.wanted, room.held, room.added) for room in plan.headroom]
+    return [scale_ups, rules, headroom]
+
+
+def _code(reason: Reason | None) -> str:
+    return reason.code if reason is not None else ""
 
 
 _MOMENTARY = frozenset(
@@ -306,10 +312,7 @@ def last_decision(cluster: str, passed: LastPass, journal: JournalReader) -> Las
     """
     decided = carry_over.read(passed.carry_over).decided
     entries = journal.at(cluster, decided) if decided else ()
-    entry = next((entry for entry in entries if entry.kind == PLAN), None)
-    entry = entry or next(
-        (entry for entry in journal.recent(cluster, RECENT) if entry.kind == PLAN), None
-    )
+    entry = _plan_of(entries) or _plan_of(journal.recent(cluster, RECENT))
     if entry is None:
         return None
     if not entry.body:
@@ -324,3 +327,7 @@ def last_decision(cluster: str, passed: LastPass, journal: JournalReader) -> Las
             "explain it live"
         ) from error
     return LastDecision(entry.at, max(passed.last_pass, entry.at), plan)
+
+
+def _plan_of(entries: Sequence[JournalEntry]) -> JournalEntry | None:
+    return next((entry for entry in entries if entry.kind == PLAN), None)
