@@ -19,7 +19,7 @@ from chalicelib.journal.operation_events import OperationStep, kept
 from chalicelib.model.errors import BadInput
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.memory import JoinStatistics
-from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.operation import Operation, OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.policy import Options
@@ -58,11 +58,8 @@ def known_reason(cls: str) -> str:
 
 def error_counts(error: BaseException) -> dict[str, float]:
     """Return the increments for a pass that failed."""
-    return {
-        key(
-            "errors_total", type=next(name for kind, name in ERRORS if isinstance(error, kind))
-        ): 1.0
-    }
+    type_ = next(name for kind, name in ERRORS if isinstance(error, kind))
+    return {key("errors_total", type=type_): 1.0}
 
 
 def step_counts(step: OperationStep) -> dict[str, float]:
@@ -93,27 +90,35 @@ def end_counts(
     if isinstance(outcome, Failed):
         return _failure_counts(operation, outcome)
     if spec.kind is OperationKind.SCALE_UP:
-        return {key("scaled_up_nodes_total"): float(max(0, spec.to_size - spec.from_size))}
+        bought = max(0, spec.to_size - spec.from_size)
+        return {key("scaled_up_nodes_total"): float(bought)}
     if spec.kind is OperationKind.DELETE_INSTANCES:
         return {key("old_unregistered_nodes_removed_count"): float(len(spec.targets))}
-    counts: dict[str, float] = {}
+    if spec.kind is OperationKind.DELETE_NODES:
+        return _removal_counts(spec, outcome, unready)
+    return {}
+
+
+def _removal_counts(
+    spec: OperationSpec, outcome: Succeeded, unready: frozenset[str]
+) -> dict[str, float]:
+    counts: Counter[str] = Counter()
     chosen = key("disrupted_nodes_total", reason=_disruption(spec.reason))
-    for target in spec.targets if spec.kind is OperationKind.DELETE_NODES else ():
+    for target in spec.targets:
         if spec.interrupted:
-            counts[chosen] = counts.get(chosen, 0.0) + 1.0
+            counts[chosen] += 1
         elif not kept(outcome, target.node):
-            # docs/reference/reporting.md "Removal labels"
-            reason = (
-                "unready"
-                if target.node in unready
-                else "underutilized"
-                if target.evict
-                else "empty"
-            )
-            series = key("scaled_down_nodes_total", reason=reason)
-            counts[series] = counts.get(series, 0.0) + 1.0
-            counts[chosen] = counts.get(chosen, 0.0) + 1.0
-    return counts
+            reason = _removal_label(target, unready)
+            counts[key("scaled_down_nodes_total", reason=reason)] += 1
+            counts[chosen] += 1
+    return _as_floats(counts)
+
+
+def _removal_label(target: RemovalTarget, unready: frozenset[str]) -> str:
+    """Return why a node could go (docs/reference/reporting.md "Removal labels")."""
+    if target.node in unready:
+        return "unready"
+    return "underutilized" if target.evict else "empty"
 
 
 def _disruption(reason: str) -> str:
@@ -124,23 +129,26 @@ def _disruption(reason: str) -> str:
 
 
 def _restart_counts(operation: Operation, outcome: Succeeded | Failed) -> dict[str, float]:
-    failures = _failure_counts(operation, outcome) if isinstance(outcome, Failed) else {}
-    if isinstance(outcome, Failed) and not failures:
+    if not isinstance(outcome, Failed):
+        return {key("node_restarts_total", result="succeeded"): 1.0}
+    failures = _failure_counts(operation, outcome)
+    if not failures:
         return {}
-    return {
-        key("node_restarts_total", result="failed" if failures else "succeeded"): 1.0
-    } | failures
+    return {key("node_restarts_total", result="failed"): 1.0} | failures
 
 
 def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
-    if outcome.error_class in NOT_FAILED:
+    cls = outcome.error_class
+    if cls in NOT_FAILED:
         return {}
-    counts = {key("failed_operations_total", kind=operation.spec.kind.value): 1.0}
-    if operation.spec.kind is OperationKind.SCALE_UP:
-        counts[key("failed_scale_ups_total", reason=known_reason(outcome.error_class))] = 1.0
-    for classes, kind in ((OF_CLUSTERS, "apiCallError"), (OF_PROVIDERS, "cloudProviderError")):
-        if outcome.error_class in classes:
-            return counts | {key("errors_total", type=kind): 1.0}
+    kind = operation.spec.kind
+    counts = {key("failed_operations_total", kind=kind.value): 1.0}
+    if kind is OperationKind.SCALE_UP:
+        counts[key("failed_scale_ups_total", reason=known_reason(cls))] = 1.0
+    if cls in OF_CLUSTERS:
+        counts[key("errors_total", type="apiCallError")] = 1.0
+    elif cls in OF_PROVIDERS:
+        counts[key("errors_total", type="cloudProviderError")] = 1.0
     return counts
 
 
@@ -155,19 +163,19 @@ def pass_gauges(
     breaker was not asked and is as it was. joins: what groups have taught."""
     health = plan.health
     most = sum(group.max for group in plan.groups)
+    if options.max_nodes_total > 0:
+        most = min(most, options.max_nodes_total)
     # All pods that the scheduler refused, including those for which nodes are coming,
     # as upstream counts them.
-    refused = sum(len(item.pods) for item in plan.unschedulable) + sum(
-        len(up.pods) for up in plan.scale_ups
-    )
+    refused = sum(len(verdict.pods) for verdict in plan.unschedulable)
+    refused += sum(len(up.pods) for up in plan.scale_ups)
     refused += len(plan.fits_existing)
-    unseen = sum(
-        len(item.pods) for item in plan.ignored if item.reason.code is ReasonCode.NOT_YET_SEEN
+    unprocessed = sum(
+        len(pods.pods) for pods in plan.ignored if pods.reason.code is ReasonCode.NOT_YET_SEEN
     )
-    reasons = Counter(verdict.reason.code.value for verdict in plan.unremovable)
+    pauses = (*plan.notes, plan.paused)
     cooldown = any(
-        note is not None and note.code is ReasonCode.IN_COOLDOWN
-        for note in (*plan.notes, plan.paused)
+        reason is not None and reason.code is ReasonCode.IN_COOLDOWN for reason in pauses
     )
     brake = is_braked(plan) or (plan.paused is not None and before.get(key("brake"), 0.0) > 0)
     gauges = {
@@ -180,10 +188,8 @@ def pass_gauges(
         key("nodes_count", state="longUnregistered"): float(health.long_unregistered),
         key("node_groups_count", node_group_type="autoscaled"): float(len(plan.groups)),
         key("unschedulable_pods_count", type="unschedulable"): float(refused),
-        key("unschedulable_pods_count", type="scheduler_unprocessed"): float(unseen),
-        key("max_nodes_count"): float(
-            min(most, options.max_nodes_total) if options.max_nodes_total > 0 else most
-        ),
+        key("unschedulable_pods_count", type="scheduler_unprocessed"): float(unprocessed),
+        key("max_nodes_count"): float(most),
         key("cluster_cpu_current_cores"): health.cpu / 1000.0,
         key("cluster_memory_current_bytes"): float(health.memory),
         key("cpu_limits_cores", direction="minimum"): float(options.cores_total[0]),
@@ -191,10 +197,7 @@ def pass_gauges(
         key("memory_limits_bytes", direction="minimum"): float(options.memory_total[0]),
         key("memory_limits_bytes", direction="maximum"): float(options.memory_total[1]),
         key("unneeded_nodes_count"): float(len(plan.unneeded)),
-        **{
-            key("unremovable_nodes_count", reason=reason): float(count)
-            for reason, count in sorted(reasons.items())
-        },
+        **_unremovable_gauges(plan),
         key("scale_down_in_cooldown"): float(cooldown),
         key("pending_node_deletions"): float(health.removing),
         key("brake"): float(brake),
@@ -206,13 +209,21 @@ def pass_gauges(
     for activity, changes in (("scaleUp", plan.scale_ups), ("scaleDown", plan.removals)):
         series = key("last_activity", activity=activity)
         at = plan.at if changes else before.get(series, 0.0)
-        gauges |= {series: at} if at else {}
+        if at:
+            gauges[series] = at
     if options.emit_per_nodegroup_metrics:
         for group in plan.groups:
-            gauges |= _group_gauges(group) | _join_gauges(
-                group.group, joins.get(group.group), plan.at
-            )
+            gauges |= _group_gauges(group)
+            gauges |= _join_gauges(group.group, joins.get(group.group), plan.at)
     return gauges
+
+
+def _unremovable_gauges(plan: Plan) -> dict[str, float]:
+    counts = Counter(verdict.reason.code.value for verdict in plan.unremovable)
+    return {
+        key("unremovable_nodes_count", reason=reason): float(count)
+        for reason, count in sorted(counts.items())
+    }
 
 
 def lifecycle_gauges(plan: Plan, state: ClusterState) -> dict[str, float]:
@@ -259,24 +270,26 @@ def _group_gauges(group: GroupVerdict) -> dict[str, float]:
         key("node_group_healthiness", node_group=name): float(group.healthy),
     }
     if group.backoff:
-        words = (
-            str(group.backoff.params.get(param, "")).partition(":")[0]
-            for param in ("class", "code", "error")
-        )
-        reason = next(
-            (label for word in words if (label := known_reason(word)) != "Other"), "Other"
-        )
+        reason = _backoff_reason(group.backoff)
         gauges[key("node_group_backoff_status", node_group=name, reason=reason)] = 1.0
     return gauges
+
+
+def _backoff_reason(backoff: Reason) -> str:
+    for param in ("class", "code", "error"):
+        word, _, _ = str(backoff.params.get(param, "")).partition(":")
+        if word in REASONS:
+            return word
+    return "Other"
 
 
 def _join_gauges(group: str, statistics: JoinStatistics | None, now: float) -> dict[str, float]:
     """Return the gauges of what a group has taught; none of what is not known."""
     figures = join_summary(statistics, now)
-    ranks = (("0.5", figures.median), ("0.95", figures.p95), ("0.99", figures.p99))
+    quantiles = {"0.5": figures.median, "0.95": figures.p95, "0.99": figures.p99}
     gauges = {
         key("node_ready_seconds", node_group=group, quantile=quantile): float(seconds)
-        for quantile, seconds in ranks
+        for quantile, seconds in quantiles.items()
         if seconds is not None
     }
     if figures.failure_rate is not None:
@@ -297,27 +310,33 @@ def pass_counts(plan: Plan) -> dict[str, float]:
         if repair.reason.code is ReasonCode.SCALE_UP_TIMED_OUT:
             counts[key("failed_scale_ups_total", reason="timeout")] += 1
         if repair.reason.code is ReasonCode.CREATION_FAILED:
-            cause = known_reason(str(repair.reason.params.get("error", "")).partition(".")[0])
-            counts[key("failed_node_creations_total", reason=cause)] += len(repair.instances)
+            error, _, _ = str(repair.reason.params.get("error", "")).partition(".")
+            series = key("failed_node_creations_total", reason=known_reason(error))
+            counts[series] += len(repair.instances)
+    for result, count in _replacement_results(plan).items():
+        if count:
+            counts[key("replacements_total", result=result)] += count
+    unread_providers = sum(gap.kind.startswith("provider/") for gap in plan.gaps)
+    if unread_providers:
+        counts[key("errors_total", type="cloudProviderError")] += unread_providers
+    return _as_floats(counts)
+
+
+def _replacement_results(plan: Plan) -> dict[str, int]:
     begun = {
-        op.spec.replacement for op in plan.operations if op.spec.kind is OperationKind.SCALE_UP
-    } - {""}
-    failed = sum(ended.why is not None for ended in plan.ended_replacements)
-    results = {
-        "begun": len(begun),
+        operation.spec.replacement
+        for operation in plan.operations
+        if operation.spec.kind is OperationKind.SCALE_UP
+    }
+    failed = sum(replacement.why is not None for replacement in plan.ended_replacements)
+    return {
+        "begun": len(begun - {""}),
         "failed": failed,
         "succeeded": len(plan.ended_replacements) - failed,
     }
-    counts.update(
-        {
-            key("replacements_total", result=result): count
-            for result, count in results.items()
-            if count
-        }
-    )
-    providers = sum(gap.kind.startswith("provider/") for gap in plan.gaps)
-    if providers:
-        counts[key("errors_total", type="cloudProviderError")] += providers
+
+
+def _as_floats(counts: Counter[str]) -> dict[str, float]:
     return {series: float(count) for series, count in counts.items()}
 
 
@@ -325,18 +344,20 @@ def _limits(reason: Reason | None, code: ReasonCode) -> list[str]:
     """Return the labels of the limits that a reason with this code names."""
     if reason is None or reason.code is not code:
         return []
-    resources = {name.strip() for name in str(reason.params.get("resources", "")).split(",")}
+    names = str(reason.params.get("resources", "")).split(",")
+    resources = {name.strip() for name in names}
     return [label for name, label in LIMITS if name in resources]
 
 
 def duration_counts(seconds: Mapping[str, float]) -> dict[str, float]:
     """Return the histogram increments: the durations by function."""
-    counts, name = {}, "function_duration_seconds"
-    for function, took in seconds.items():
+    counts = {}
+    name = "function_duration_seconds"
+    for function, duration in seconds.items():
         for bound in BUCKETS:
-            if took <= bound:
+            if duration <= bound:
                 counts[key(f"{name}_bucket", function=function, le=f"{bound:g}")] = 1.0
         counts[key(f"{name}_bucket", function=function, le="+Inf")] = 1.0
-        counts[key(f"{name}_sum", function=function)] = round(took, 4)
+        counts[key(f"{name}_sum", function=function)] = round(duration, 4)
         counts[key(f"{name}_count", function=function)] = 1.0
     return counts
