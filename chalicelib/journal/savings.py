@@ -20,7 +20,7 @@ from chalicelib.model.reason import DisruptionReason
 
 HOUR, DAY = 3600.0, 86400.0
 REMOVAL, REPLACEMENT, OVERLAP, FAILED = "removal", "replacement", "overlap", "failedReplacement"
-_SAVES = ("", DisruptionReason.UNNEEDED.value, DisruptionReason.CONSOLIDATION.value)
+_SAVING_REASONS = ("", DisruptionReason.UNNEEDED.value, DisruptionReason.CONSOLIDATION.value)
 
 
 class SavingsEntry(msgspec.Struct, frozen=True):
@@ -54,14 +54,7 @@ def entries(
 ) -> tuple[SavingsEntry, ...]:
     """Return the entries of operations, the oldest first. open_replacements: those that are not
     over; their new nodes are an overlap until now."""
-    ended = sorted(
-        {
-            operation.spec.id: operation
-            for operation in operations
-            if operation.status.state is OperationState.SUCCEEDED and operation.spec.price > 0
-        }.values(),
-        key=lambda operation: (operation.status.updated_at, operation.spec.id),
-    )
+    ended = _succeeded(operations)
     grown = [operation for operation in ended if operation.spec.kind is OperationKind.SCALE_UP]
     removed = [
         operation for operation in ended if operation.spec.kind is OperationKind.DELETE_NODES
@@ -72,37 +65,36 @@ def entries(
     for name in replacements:
         bought = [operation for operation in grown if operation.spec.replacement == name]
         old = [operation for operation in removed if operation.spec.replacement == name]
-        if any(operation.spec.reason not in _SAVES for operation in (*bought, *old)):
+        if not all(_is_for_savings(operation) for operation in (*bought, *old)):
             continue
-        if old or name in open_replacements:
-            result += _replacement(name, bought, old, now, is_open=name in open_replacements)
+        is_open = name in open_replacements
+        if old or is_open:
+            result += _replacement(name, bought, old, now, is_open=is_open)
         else:
             result += _failed(name, bought, removed, now, worthless)
-    removals = [
-        SavingsEntry(
-            operation.spec.id,
-            REMOVAL,
-            _pool(operation),
-            operation.spec.currency,
-            operation.spec.price * len(operation.spec.targets),
-            operation.status.updated_at,
-            operation.status.updated_at + DAY,
-        )
-        for operation in removed
-        if not operation.spec.replacement  # of one whose purchase is not known
-        and operation.spec.reason in _SAVES
-        and operation.spec.id not in worthless
-    ]
-    for operation in sorted(
-        grown, key=lambda operation: (operation.spec.created_at, operation.spec.id)
-    ):
+    removals = []
+    for operation in removed:
+        spec = operation.spec
+        # A removal with a replacement is of one whose purchase is not known.
+        if _is_for_savings(operation) and not spec.replacement and spec.id not in worthless:
+            begin = operation.status.updated_at
+            rate = _removed_price(operation)
+            removals.append(_entry(spec.id, REMOVAL, operation, rate, begin, begin + DAY))
+    for operation in sorted(grown, key=lambda item: (item.spec.created_at, item.spec.id)):
         if operation.spec.pods and not operation.spec.replacement:
             removals = _bought_back(removals, operation)
-    return tuple(
-        sorted(
-            (*result, *removals), key=lambda entry: (entry.begin, entry.id, entry.kind, entry.end)
-        )
-    )
+    result += removals
+    return tuple(sorted(result, key=lambda entry: (entry.begin, entry.id, entry.kind, entry.end)))
+
+
+def _succeeded(operations: Iterable[Operation]) -> list[Operation]:
+    """Return the operations that went well and have a price, the oldest first, each once."""
+    by_id = {}
+    for operation in operations:
+        is_over = operation.status.state is OperationState.SUCCEEDED
+        if is_over and operation.spec.price > 0:
+            by_id[operation.spec.id] = operation
+    return sorted(by_id.values(), key=lambda item: (item.status.updated_at, item.spec.id))
 
 
 def _replacement(
@@ -110,17 +102,16 @@ def _replacement(
 ) -> Iterable[SavingsEntry]:
     """Yield what both old and new nodes cost until the last old one is gone, and
     what is saved afterwards."""
-    gone = now if is_open else max(operation.status.updated_at for operation in old)
+    end = now if is_open else max(operation.status.updated_at for operation in old)
     for operation in bought:
-        yield _entry(
-            name, OVERLAP, operation, -_bought(operation), operation.status.updated_at, gone
-        )
-    if not is_open:
-        for operation in bought:
-            yield _entry(name, REPLACEMENT, operation, -_bought(operation), gone, gone + DAY)
-        for operation in old:
-            price = operation.spec.price * len(operation.spec.targets)
-            yield _entry(name, REPLACEMENT, operation, price, gone, gone + DAY)
+        begin = operation.status.updated_at
+        yield _entry(name, OVERLAP, operation, -_bought_price(operation), begin, end)
+    if is_open:
+        return
+    for operation in bought:
+        yield _entry(name, REPLACEMENT, operation, -_bought_price(operation), end, end + DAY)
+    for operation in old:
+        yield _entry(name, REPLACEMENT, operation, _removed_price(operation), end, end + DAY)
 
 
 def _failed(
@@ -133,30 +124,21 @@ def _failed(
     """Yield what nodes cost that were bought for nothing, until as many nodes of their group are
     removed, at most a day. These removals save nothing."""
     for operation in bought:
-        begin, left = operation.status.updated_at, operation.spec.to_size - operation.spec.from_size
+        begin = operation.status.updated_at
+        remaining = operation.spec.to_size - operation.spec.from_size
+        price = operation.spec.price
         for removal in removed:
-            if (
-                left > 0
-                and removal.spec.group == operation.spec.group
-                and removal.spec.id not in worthless
-                and not removal.spec.replacement
-                and begin < removal.status.updated_at < begin + DAY
-            ):
-                number = min(left, len(removal.spec.targets))
+            end = removal.status.updated_at
+            is_free = not removal.spec.replacement and removal.spec.id not in worthless
+            same_group = removal.spec.group == operation.spec.group
+            if remaining > 0 and is_free and same_group and begin < end < begin + DAY:
+                number = min(remaining, len(removal.spec.targets))
                 worthless.add(removal.spec.id)
-                left -= number
-                yield _entry(
-                    name,
-                    FAILED,
-                    operation,
-                    -operation.spec.price * number,
-                    begin,
-                    removal.status.updated_at,
-                )
-        if left > 0:
-            yield _entry(
-                name, FAILED, operation, -operation.spec.price * left, begin, min(now, begin + DAY)
-            )
+                remaining -= number
+                yield _entry(name, FAILED, operation, -price * number, begin, end)
+        if remaining > 0:
+            end = min(now, begin + DAY)
+            yield _entry(name, FAILED, operation, -price * remaining, begin, end)
 
 
 def _entry(
@@ -165,8 +147,16 @@ def _entry(
     return SavingsEntry(name, kind, _pool(operation), operation.spec.currency, rate, begin, end)
 
 
-def _bought(operation: Operation) -> int:
+def _is_for_savings(operation: Operation) -> bool:
+    return operation.spec.reason in _SAVING_REASONS
+
+
+def _bought_price(operation: Operation) -> int:
     return operation.spec.price * max(0, operation.spec.to_size - operation.spec.from_size)
+
+
+def _removed_price(operation: Operation) -> int:
+    return operation.spec.price * len(operation.spec.targets)
 
 
 def _pool(operation: Operation) -> str:
@@ -176,11 +166,15 @@ def _pool(operation: Operation) -> str:
 def _bought_back(old_entries: Sequence[SavingsEntry], operation: Operation) -> list[SavingsEntry]:
     """Return the removals without what the purchase of nodes for pods ends: the newest of its
     pool first, up to its price."""
-    at, left, pool, result = operation.spec.created_at, _bought(operation), _pool(operation), []
+    at = operation.spec.created_at
+    remaining = _bought_price(operation)
+    own_pool = (_pool(operation), operation.spec.currency)
+    result = []
     for entry in sorted(old_entries, key=lambda entry: (-entry.begin, entry.id)):
-        same_pool = (entry.pool, entry.currency) == (pool, operation.spec.currency)
-        part = min(left, entry.rate) if same_pool and entry.begin <= at < entry.end else 0
-        left -= part
+        is_current = entry.begin <= at < entry.end
+        same_pool = (entry.pool, entry.currency) == own_pool
+        part = min(remaining, entry.rate) if same_pool and is_current else 0
+        remaining -= part
         if part:
             result.append(msgspec.structs.replace(entry, rate=part, end=at))
         if entry.rate > part:
@@ -191,17 +185,21 @@ def _bought_back(old_entries: Sequence[SavingsEntry], operation: Operation) -> l
 def savings(all_entries: Sequence[SavingsEntry], now: float) -> tuple[Savings, ...]:
     """Return the sums by currency: since midnight (UTC), of seven days, since the
     first of the month (UTC)."""
-    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    since = (today, datetime.fromtimestamp(now, UTC) - timedelta(days=7), today.replace(day=1))
+    instant = datetime.fromtimestamp(now, UTC)
+    midnight = instant.replace(hour=0, minute=0, second=0, microsecond=0)
+    week_ago = instant - timedelta(days=7)
+    first_of_month = midnight.replace(day=1)
     sums = []
     for currency in sorted({entry.currency for entry in all_entries}):
         own = [entry for entry in all_entries if entry.currency == currency]
         rate = sum(entry.rate for entry in own if entry.begin <= now < entry.end)
-        parts = (
-            round(sum(entry.saved(begin.timestamp(), now) for entry in own)) for begin in since
-        )
-        sums.append(Savings(currency, rate, *parts))
+        periods = (midnight, week_ago, first_of_month)
+        sums.append(Savings(currency, rate, *(_sum(own, day.timestamp(), now) for day in periods)))
     return tuple(sums)
+
+
+def _sum(own_entries: Iterable[SavingsEntry], since: float, until: float) -> int:
+    return round(sum(entry.saved(since, until) for entry in own_entries))
 
 
 def counted(
@@ -209,15 +207,16 @@ def counted(
 ) -> tuple[tuple[Savings, ...], dict[str, float]]:
     """Return the sums with their totals, and by currency what a counter grows by. since:
     the instant of old_savings."""
-    before, grown = {item.currency: item for item in old_savings}, {}
+    before = {item.currency: item for item in old_savings}
+    increments = {}
     result = []
     for item in savings(all_entries, now):
         old = before.pop(item.currency, Savings(item.currency))
-        own = (entry for entry in all_entries if entry.currency == item.currency)
-        total = old.total + round(sum(entry.saved(since, now) for entry in own))
-        grown[item.currency] = max(0, total - old.counted) / 1e6
+        own = [entry for entry in all_entries if entry.currency == item.currency]
+        total = old.total + _sum(own, since, now)
+        increments[item.currency] = max(0, total - old.counted) / 1e6
         result.append(msgspec.structs.replace(item, total=total, counted=max(old.counted, total)))
     unchanged = (
         Savings(old.currency, total=old.total, counted=old.counted) for old in before.values()
     )
-    return (*result, *unchanged), grown
+    return (*result, *unchanged), increments
