@@ -197,7 +197,8 @@ Values = Mapping[str, float]
 def key(name: str, **labels: str) -> str:
     """Return a series without its cluster as text: `nodes_count;state=ready`. Labels
     in the order of the table."""
-    return ";".join([name, *(f"{label}={_escaped(value)}" for label, value in labels.items())])
+    pairs = (f"{label}={_escaped(value)}" for label, value in labels.items())
+    return ";".join((name, *pairs))
 
 
 @lru_cache(maxsize=4096)
@@ -245,9 +246,8 @@ def lines(
             (PREFIX + name, {"Unit": _unit(name), "Value": value}) for name, value in named.items()
         ]
         for start in range(0, len(metrics), _PER_LINE):
-            line = provider.serialize_metric_set(
-                dict(metrics[start : start + _PER_LINE]), dimensions, metadata
-            )
+            metric_set = dict(metrics[start : start + _PER_LINE])
+            line = provider.serialize_metric_set(metric_set, dimensions, metadata)
             yield msgspec.json.encode(line).decode()
 
 
@@ -289,11 +289,8 @@ def for_cloudwatch(values: Values, metrics: Metrics) -> Values:
     sums: dict[str, float] = {}
     for series, value in values.items():
         name, labels = parts(series)
-        only = _ONLY.get(name, {})
-        if (
-            name in SERIES
-            and value
-            and all(labels.get(label) == word for label, word in only.items())
-        ):
-            sums[key(name)] = sums.get(key(name), 0.0) + value
+        required_labels = _ONLY.get(name, {}).items()
+        if name in SERIES and value and required_labels <= labels.items():
+            total = key(name)
+            sums[total] = sums.get(total, 0.0) + value
     return sums
