@@ -6,7 +6,7 @@ Lists are bounded here; what is left out is counted and can be found on a page o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -101,16 +101,18 @@ def cluster_rows(
 
 def cluster_row(summary: ClusterSummary, now: float) -> dict[str, Any]:
     """Return one line about a cluster."""
-    gauges, passed = summary.gauges, summary.passed
+    gauges = summary.gauges
+    last_pass = summary.passed.last_pass
+    next_pass = 0.0
+    if summary.policy and last_pass:
+        next_pass = last_pass + summary.policy.scan_interval
     return {
         "name": summary.name,
         "status": status_of(summary, now),
         "mode": summary.mode_word,
         "version": summary.version,
-        "last_pass": passed.last_pass,
-        "next_pass": passed.last_pass + summary.policy.scan_interval
-        if summary.policy and passed.last_pass
-        else 0.0,
+        "last_pass": last_pass,
+        "next_pass": next_pass,
         "ready": int(gauges.get(key("nodes_count", state="ready"), 0)),
         "most": int(gauges.get(key("max_nodes_count"), 0)),
         "pending": summary.pending,
@@ -132,64 +134,58 @@ class Tile(msgspec.Struct, frozen=True):
 
 def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[Tile]:
     """Return the figures of a cluster's page; those that are not known are left out."""
-    groups, points = details.groups, details.points
-    coming = sum(group.coming for group in groups)
-    most = row["most"] or sum(group.max for group in groups)
-    notes = [f"of {most} at most" if most else "", f"{coming} coming" if coming else ""]
-    notes.append(f"{row['leaving']} leaving" if row["leaving"] else "")
-    rows = [Tile("Nodes ready", str(row["ready"]), " · ".join(filter(None, notes)))]
-    if spots := [group for group in groups if group.spot is not None]:
-        announced = sum(group.spot.leaving for group in spots if group.spot is not None)
-        note = (
-            f"{counted(announced, 'notice')} of vendors" if announced else "no notice of a vendor"
-        )
-        rows.append(
-            Tile(
-                "Spot nodes ready",
-                str(sum(group.ready for group in spots)),
-                note,
-                "warn" if announced else "",
-            )
-        )
-    worst = max(points, key=lambda point: point.pending, default=None)
-    note = (
-        f"most in 24 hours: {worst.pending}"
-        if worst is not None and worst.pending
-        else "none in 24 hours"
-    )
+    groups = details.groups
+    points = details.points
+    rows = [_ready_tile(groups, row)]
+    spots = [group.spot for group in groups if group.spot is not None]
+    if spots:
+        notices = sum(spot.leaving for spot in spots)
+        note = f"{counted(notices, 'notice')} of vendors" if notices else "no notice of a vendor"
+        ready = sum(group.ready for group in groups if group.spot is not None)
+        rows.append(Tile("Spot nodes ready", str(ready), note, "warn" if notices else ""))
+    most_pending = max((point.pending for point in points), default=0)
+    note = f"most in 24 hours: {most_pending}" if most_pending else "none in 24 hours"
     rows.append(Tile("Waiting pods", str(row["pending"]), note, "warn" if row["pending"] else ""))
-    last = points[-1] if points and now - points[-1].at < 12 * EVERY else None
-    if last is not None and last.cpu >= 0:
+    if not points or now - points[-1].at >= 12 * EVERY:
+        return rows
+    last = points[-1]
+    if last.cpu >= 0:
         memory = f"cpu · memory {last.memory}%" if last.memory >= 0 else "cpu"
         rows.append(Tile("Requested of allocatable", f"{last.cpu}%", memory))
-    if last is not None and last.cost > 0:
+    if last.cost > 0:
         currency = details.overview.currency
         unpriced = sum(group.ready for group in groups if group.price is None)
-        note = f"without {counted(unpriced, 'node')} of unknown price" if unpriced else ""
-        rows.append(
-            Tile(
-                "Cost an hour",
-                money(last.cost, currency),
-                note or _cost_note(points, last, currency),
-            )
-        )
+        if unpriced:
+            note = f"without {counted(unpriced, 'node')} of unknown price"
+        else:
+            note = _cost_note(points, last, currency)
+        rows.append(Tile("Cost an hour", money(last.cost, currency), note))
     return rows
 
 
+def _ready_tile(groups: Sequence[GroupRow], row: Mapping[str, Any]) -> Tile:
+    most = row["most"] or sum(group.max for group in groups)
+    coming = sum(group.coming for group in groups)
+    notes = []
+    if most:
+        notes.append(f"of {most} at most")
+    if coming:
+        notes.append(f"{coming} coming")
+    if row["leaving"]:
+        notes.append(f"{row['leaving']} leaving")
+    return Tile("Nodes ready", str(row["ready"]), " · ".join(notes))
+
+
 def _cost_note(points: Sequence[GaugePoint], last_point: GaugePoint, currency: str) -> str:
-    before = next(
-        (point for point in points if last_point.at - point.at <= charts.DAY and point.cost >= 0),
-        None,
-    )
+    priced = (point for point in points if point.cost >= 0)
+    before = next((point for point in priced if last_point.at - point.at <= charts.DAY), None)
     if before is None or last_point.at - before.at < charts.DAY - charts.HOUR:
         return ""
     change = last_point.cost - before.cost
     if abs(change) < 0.005:
         return "as yesterday at this time"
-    return (
-        f"{money(abs(change), currency)} {'more' if change > 0 else 'less'} than yesterday at this "
-        "time"
-    )
+    direction = "more" if change > 0 else "less"
+    return f"{money(abs(change), currency)} {direction} than yesterday at this time"
 
 
 def waiting_since(points: Sequence[GaugePoint]) -> float:
@@ -205,14 +201,14 @@ def waiting_since(points: Sequence[GaugePoint]) -> float:
 def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float) -> dict[str, Any]:
     """Return the values of a cluster's page. query: range, show and kind, each
     "" for the usual choice."""
-    plan, row = details.plan, cluster_row(details.summary, now)
+    plan = details.plan
+    row = cluster_row(details.summary, now)
     span = charts.span_of(query["range"] or charts.first_span(details.points, details.hours, now))
     events = [event_of(entry, details.names) for entry in details.entries]
-    told = [event for event in events if event.kind != "decision"]
-    passes = sum(event.folded for event in events)
-    chart_events = charts.charts(
-        span, details.points, details.hours, charts.marks_of(details.entries), now
-    )
+    without_decisions = [event for event in events if event.kind != "decision"]
+    marks = charts.marks_of(details.entries)
+    chart_events = charts.charts(span, details.points, details.hours, marks, now)
+    considered = [pods for pods in waiting_pods(details, "") if pods.word != "not considered"]
     return {
         "row": row,
         "waiting_since": waiting_since(details.points) if row["pending"] else 0.0,
@@ -225,15 +221,13 @@ def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float
         "charts": chart_events,
         "mark_texts": [event_of(mark.entry, details.names).text for mark in chart_events.marks],
         "spans": charts.SPANS,
-        "pods": [row for row in waiting_pods(details, "") if row.word != "not considered"][
-            :PODS_SHOWN
-        ],
+        "pods": considered[:PODS_SHOWN],
         "pods_total": len(pod_views(plan)),
         **group_values(details, query["show"]),
-        "events": selected(told, query["kind"], "")[:LAST_SHOWN],
+        "events": selected(without_decisions, query["kind"], "")[:LAST_SHOWN],
         "kinds": tuple(FILTERS),
         "kind": query["kind"] if query["kind"] in FILTERS else "all",
-        "folded": passes,
+        "folded": sum(event.folded for event in events),
         "stays": stays(plan),
         "unconsolidated": unconsolidated(plan),
         "costs": costs(details),
@@ -261,31 +255,28 @@ def costs(details: ClusterDetails) -> CostRows | None:
     if details.overview.bill is None:
         return None
     view = cost_view(details.overview.bill, details.plan)
-    parts = (
-        tuple(
-            (title, amount)
-            for name, title in PARTS.items()
-            if (amount := getattr(bill.per_hour, name))
-        )
-        for bill in view.bills
-    )
-    bills = tuple(BillRows(bill, rows) for bill, rows in zip(view.bills, parts, strict=True))
-    return CostRows(
-        view, bills, tuple((move_text(move, details.names), move) for move in view.moves)
-    )
+    bills = tuple(BillRows(bill, _price_parts(bill)) for bill in view.bills)
+    moves = tuple((move_text(move, details.names), move) for move in view.moves)
+    return CostRows(view, bills, moves)
+
+
+def _price_parts(bill: BillView) -> tuple[tuple[str, float], ...]:
+    amounts = ((title, getattr(bill.per_hour, name)) for name, title in PARTS.items())
+    return tuple((title, amount) for title, amount in amounts if amount)
 
 
 def stays(plan: Plan) -> list[tuple[str, int, str]]:
     """Return why nodes stay: the code, how many, and what they are."""
-    counts = Counter(verdict.reason.code for verdict in plan.unremovable)
-    return [
-        (code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()
-    ]
+    return _counted_reasons(verdict.reason for verdict in plan.unremovable)
 
 
 def unconsolidated(plan: Plan) -> list[tuple[str, int, str]]:
     """Return why nodes are not consolidated: the code, how many, and what they are."""
-    counts = Counter(reason.code for reason in reasons_by_node(plan).values())
+    return _counted_reasons(reasons_by_node(plan).values())
+
+
+def _counted_reasons(reasons: Iterable[Reason]) -> list[tuple[str, int, str]]:
+    counts = Counter(reason.code for reason in reasons)
     return [
         (code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()
     ]
@@ -328,7 +319,8 @@ class SizeHistory(msgspec.Struct, frozen=True):
 def size_history(entries: Sequence[JournalEntry], size: int, now: float) -> SizeHistory | None:
     """Return how a group's size changed, by its operations of 14 days that ended well; None where
     there is none. entries: of the group, newest first. size: its present target."""
-    levels, last = [(now, size)], size
+    levels = [(now, size)]
+    last = size
     for entry in entries:
         operation = operation_of(entry)
         if operation is None or not operation.succeeded or entry.at < now - 14 * charts.DAY:
@@ -337,13 +329,16 @@ def size_history(entries: Sequence[JournalEntry], size: int, now: float) -> Size
         if before is None and operation.kind is OperationKind.DELETE_NODES:
             before = size + len(operation.target_names)
         if before is not None:
-            levels.append((entry.at, size if operation.to_size is None else operation.to_size))
+            after = size if operation.to_size is None else operation.to_size
+            levels.append((entry.at, after))
             size = before
     if len(levels) == 1:
         return None
-    levels.append((levels[-1][0] - charts.HOUR, size))
+    oldest, _ = levels[-1]
+    levels.append((oldest - charts.HOUR, size))
     levels.reverse()
-    times, sizes = (",".join(f"{level[at]:.0f}" for level in levels) for at in (0, 1))
+    times = ",".join(f"{at:.0f}" for at, _ in levels)
+    sizes = ",".join(f"{level:.0f}" for _, level in levels)
     return SizeHistory(times, sizes, size, last)
 
 
@@ -353,17 +348,17 @@ def size_history(entries: Sequence[JournalEntry], size: int, now: float) -> Size
 def shown_nodes(nodes: Sequence[NodeRow], code: str, group: str, words: str) -> list[NodeRow]:
     """Return the nodes with this code of a reason, of this group, and with this part
     of the name; "" for all."""
-    return [
-        row
-        for row in nodes
-        if words in row.node
-        and group in ("", row.group)
-        and (
-            not code
-            or code
-            in {why.code.value for why in (row.reason, row.consolidation) if why is not None}
-        )
-    ]
+    shown = [row for row in nodes if words in row.node]
+    if group:
+        shown = [row for row in shown if row.group == group]
+    if code:
+        shown = [row for row in shown if code in _reason_codes(row)]
+    return shown
+
+
+def _reason_codes(row: NodeRow) -> set[str]:
+    reasons = (row.reason, row.consolidation)
+    return {reason.code.value for reason in reasons if reason is not None}
 
 
 class WaitingPods(msgspec.Struct, frozen=True):
@@ -389,31 +384,25 @@ def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
     """Return the waiting pods with this part of the name, those without a node
     first; alike ones together."""
     plan = details.plan
-    rows = [
-        _waiting(
-            verdict.pods,
-            "unschedulable",
-            pods_reason(verdict.reasons, verdict.against),
-            details,
-            verdict.reasons,
-        )
-        for verdict in plan.unschedulable
-    ]
-    rows += [
-        _waiting(up.pods, "newNode", f"{details.name_of(up.group)} grows for them", details)
-        for up in plan.scale_ups
-    ]
+    rows = []
+    for verdict in plan.unschedulable:
+        reason = pods_reason(verdict.reasons, verdict.against)
+        rows.append(_waiting(verdict.pods, "unschedulable", reason, details, verdict.reasons))
+    for up in plan.scale_ups:
+        reason = f"{details.name_of(up.group)} grows for them"
+        rows.append(_waiting(up.pods, "newNode", reason, details))
     room = "there is room on nodes that exist or are on their way"
     rows.append(_waiting(plan.fits_existing, "fitsExisting", room, details))
     rows += [
         _waiting(ignored.pods, "notLookedAt", sentence(ignored.reason), details)
         for ignored in plan.ignored
     ]
-    chosen = (
-        msgspec.structs.replace(row, pods=tuple(sorted(pod for pod in row.pods if words in pod)))
-        for row in rows
-    )
-    return [row for row in chosen if row.pods]
+    chosen = []
+    for row in rows:
+        pods = tuple(sorted(pod for pod in row.pods if words in pod))
+        if pods:
+            chosen.append(msgspec.structs.replace(row, pods=pods))
+    return chosen
 
 
 def _waiting(
@@ -425,9 +414,10 @@ def _waiting(
 ) -> WaitingPods:
     """Return one row. Groups that could not help are before those that could, later."""
     word, tone = _WORDS[decision]
-    ordered = sorted(
-        reasons.items(),
-        key=lambda item: (any(reason.code in PASSING for reason in item[1]), item[0]),
-    )
+    ordered = sorted(reasons.items(), key=lambda item: (_may_help_later(item[1]), item[0]))
     groups = tuple((group, details.name_of(group), of_group) for group, of_group in ordered)
     return WaitingPods(tuple(pods), word, tone, reason, groups)
+
+
+def _may_help_later(reasons: Iterable[Reason]) -> bool:
+    return any(reason.code in PASSING for reason in reasons)
