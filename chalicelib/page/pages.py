@@ -104,10 +104,13 @@ def respond(
     # hidden in the finished page.
     text, policy = values.pop("hidden_names", ("", None))
     page = render(template, links, now, {"clock": clock, **values})
-    body = without_secrets(page, text, policy) if text else page
-    return PageAnswer(
-        200, body.encode("utf-8", "backslashreplace"), security_headers() | {"Content-Type": HTML}
-    )
+    if text:
+        page = without_secrets(page, text, policy)
+    return _html(200, page.encode("utf-8", "backslashreplace"))
+
+
+def _html(status: int, body: bytes) -> PageAnswer:
+    return PageAnswer(status, body, security_headers() | {"Content-Type": HTML})
 
 
 STATIC = "/static/"
@@ -119,19 +122,16 @@ def static(path: str, links: Links, now: float) -> PageAnswer:
     file = asset(path.removeprefix(STATIC))
     if file is None:
         return failed(links, now, 404, "There is no such page.")
-    kept = {"Content-Type": file.media_type, "Cache-Control": f"public, max-age={YEAR}, immutable"}
-    return PageAnswer(200, file.content, security_headers() | kept)
+    headers = security_headers()
+    headers["Content-Type"] = file.media_type
+    headers["Cache-Control"] = f"public, max-age={YEAR}, immutable"
+    return PageAnswer(200, file.content, headers)
 
 
 def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
     """Return a page that says in one line why there is no other. now: epoch seconds."""
-    return page_of(
-        "error.html",
-        links,
-        now,
-        status,
-        {"title": f"Error {status}", "line": line, "status": status},
-    )
+    values = {"title": f"Error {status}", "line": line, "status": status}
+    return page_of("error.html", links, now, status, values)
 
 
 def page_of(
@@ -140,16 +140,18 @@ def page_of(
     """Return a page that shows nothing of a cluster. now: epoch seconds.
     values: of the template."""
     body = render(template, links, now, {"clock": "", **values})
-    return PageAnswer(status, body.encode(), security_headers() | {"Content-Type": HTML})
+    return _html(status, body.encode())
 
 
 def _page(context: PageContext) -> tuple[str, dict[str, Any]]:
-    parts = [unquote(part, errors="replace") for part in context.request.path.strip("/").split("/")]
+    path = context.request.path.strip("/")
+    parts = [unquote(part, errors="replace") for part in path.split("/")]
     if parts == [""]:
         return _clusters(context)
     if parts[0] != "clusters" or not 2 <= len(parts) <= 4:
         raise _NotFound("There is no such page.")
-    name, permitted = parts[1], context.request.permitted
+    name = parts[1]
+    permitted = context.request.permitted
     if not cluster_name_ok(name) or (permitted is not None and name not in permitted):
         raise _NotFound("This cluster is not known.")
     page = "/".join(parts[2:])
@@ -175,7 +177,8 @@ def _details(
 
 
 def _clusters(context: PageContext) -> tuple[str, dict[str, Any]]:
-    permitted, words = context.request.permitted, context.word("q")
+    permitted = context.request.permitted
+    words = context.word("q")
     clusters = summaries(context.store, context.now, context.deployment)
     visible = [summary for summary in clusters if permitted is None or summary.name in permitted]
     return "clusters.html", {
@@ -212,8 +215,9 @@ def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     if row is None:
         raise _NotFound("This node group is not part of the last decision.")
     entries = [entry for entry in cluster.entries if entry.group == row.group]
-    refused = [verdict for verdict in cluster.plan.unschedulable if row.group in verdict.reasons]
-    verdict = next((verdict for verdict in cluster.plan.groups if verdict.group == row.group), None)
+    refused = [pods for pods in cluster.plan.unschedulable if row.group in pods.reasons]
+    verdicts = (verdict for verdict in cluster.plan.groups if verdict.group == row.group)
+    verdict = next(verdicts, None)
     return "group.html", {
         **common,
         "title": f"{row.name} of {name}",
@@ -224,8 +228,7 @@ def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "history": views.size_history(entries, row.target, context.now),
         "events": [timeline.event_of(entry, cluster.names) for entry in entries[:NEAR]],
         "refused": [
-            (verdict.pods, lasting_first(verdict.reasons[row.group]))
-            for verdict in refused[:PAGE_ROWS]
+            (pods.pods, lasting_first(pods.reasons[row.group])) for pods in refused[:PAGE_ROWS]
         ],
         "nodes": sum(node.group == row.group for node in _node_rows(cluster)),
         "command": shlex.join(("outscaler", "explain", "group", row.name, "--cluster", name)),
@@ -239,7 +242,9 @@ def _node_rows(cluster: ClusterDetails) -> tuple[NodeRow, ...]:
 
 def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     cluster, common = _details(context, name)
-    code, group, words = (context.word(key) for key in ("reason", "group", "q"))
+    code = context.word("reason")
+    group = context.word("group")
+    words = context.word("q")
     nodes = views.shown_nodes(_node_rows(cluster), code, group, words)
     return "nodes.html", {
         **common,
@@ -272,15 +277,19 @@ def _pods(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
 
 def _history(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     cluster, common = _details(context, name)
-    kind, group, before = (context.word(key) for key in ("kind", "group", "before"))
+    kind = context.word("kind")
+    group = context.word("group")
+    before = context.word("before")
     end = min(parse_time(before), context.now) if before else context.now
     whole = context.word("all") == "yes"
     # The bound of the store is exclusive, and an entry may be as new as the page.
-    day = timeline.read_day(
-        context.store, name, end if before else end + 1.0, cluster.names, whole=whole
-    )
-    words = ["outscaler", "history", name, "--since", "24h"]
-    words += ["--group", cluster.name_of(group)] if group else []
+    bound = end if before else end + 1.0
+    day = timeline.read_day(context.store, name, bound, cluster.names, whole=whole)
+    next_end = end + charts.DAY
+    groups = {event.group for event in day.events if event.group}
+    command = ["outscaler", "history", name, "--since", "24h"]
+    if group:
+        command += ["--group", cluster.name_of(group)]
     return "history.html", {
         **common,
         "title": f"History of {name}",
@@ -291,28 +300,25 @@ def _history(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "kinds": tuple(timeline.FILTERS),
         "kind": kind if kind in timeline.FILTERS else "all",
         "group": group,
-        "groups": sorted({event.group for event in day.events if event.group} | set(cluster.names)),
+        "groups": sorted(groups.union(cluster.names)),
         "whole": whole,
         "query": {"group": group, "all": "yes" if whole else "", "before": before},
         "earlier": exact(day.begin),
-        "later": exact(end + charts.DAY) if before and end + charts.DAY < context.now else "",
-        "command": shlex.join(words),
+        "later": exact(next_end) if before and next_end < context.now else "",
+        "command": shlex.join(command),
     }
 
 
 def _decision(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     """Explain a decision of the journal: the plan of this id, made about then."""
     cluster, common = _details(context, name)
-    plan_id, about = context.word("plan"), context.word("at")
-    entry = _plan_entry(context, name, plan_id, parse_time(about) if about else context.now)
-    try:
-        plan = (
-            msgspec.json.decode(entry.body, type=Plan) if entry is not None and entry.body else None
-        )
-    except (msgspec.MsgspecError, ValueError):
-        plan = None
+    about = context.word("at")
+    at = parse_time(about) if about else context.now
+    entry = _plan_entry(context, name, context.word("plan"), at)
     if entry is None:
         raise _NotFound("This decision is not in the journal (any more).")
+    plan = _plan_of(entry)
+    unschedulable = plan.unschedulable if plan is not None else ()
     policy = cluster.summary.policy
     return "decision.html", {
         **common,
@@ -322,15 +328,23 @@ def _decision(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "plan": plan,
         "pods": [
             (verdict.pods, pods_reason(verdict.reasons, verdict.against))
-            for verdict in plan.unschedulable
-        ]
-        if plan
-        else [],
-        "stays": views.stays(plan) if plan else [],
+            for verdict in unschedulable
+        ],
+        "stays": views.stays(plan) if plan is not None else [],
         "replay": shlex.join(("outscaler", "replay", entry.plan, "--cluster", name)),
         "recorded": policy is not None and policy.record_decisions,
         "command": f"outscaler history {name} --kind plan",
     }
+
+
+def _plan_of(entry: JournalEntry) -> Plan | None:
+    """Return the plan of an entry, None where there is none that this release can read."""
+    if not entry.body:
+        return None
+    try:
+        return msgspec.json.decode(entry.body, type=Plan)
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 def _plan_entry(context: PageContext, name: str, plan_id: str, about: float) -> JournalEntry | None:
@@ -354,10 +368,14 @@ def _policy(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     chosen = _version(context.word("version")) or current.version
     if chosen not in versions:
         raise _NotFound("This version of the policy is not known.")
-    shown, other = versions[chosen], versions.get(_version(context.word("against")) or chosen - 1)
-    before = policy_without_secrets(other.text).splitlines() if other is not None else []
+    shown = versions[chosen]
+    compared = _version(context.word("against")) or chosen - 1
+    other = versions.get(compared)
     text = policy_without_secrets(shown.text).splitlines()
-    lines = list(difflib.unified_diff(before, text, lineterm=""))
+    diff: list[str] = []
+    if other is not None:
+        before = policy_without_secrets(other.text).splitlines()
+        diff = list(difflib.unified_diff(before, text, lineterm=""))[2:]  # without the file names
     return "policy.html", {
         "title": f"Policy of {name}",
         "name": name,
@@ -365,7 +383,7 @@ def _policy(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "shown": shown,
         "other": other,
         "text": text[:PAGE_ROWS],
-        "diff": lines[2 : PAGE_ROWS + 2] if other is not None else [],
+        "diff": diff[:PAGE_ROWS],
         "current": current.version,
         "command": f"outscaler get policy {name}",
     }
