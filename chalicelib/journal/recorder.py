@@ -88,9 +88,8 @@ class Recorder:
         self, cluster: str, values: Values, now: float, fields: Mapping[str, str]
     ) -> None:
         """Write the values for CloudWatch, as far as the policy asks for them."""
-        for line in metrics.lines(
-            cluster, metrics.for_cloudwatch(values, self.metrics), now, fields=fields
-        ):
+        published = metrics.for_cloudwatch(values, self.metrics)
+        for line in metrics.lines(cluster, published, now, fields=fields):
             self.emit(line)
 
 
@@ -126,11 +125,10 @@ def record_plan(
     from chalicelib.journal import pass_events
 
     trouble: list[str] = []
-    decision, decided = last, old_carry_over.decided
+    decision = last
+    decided = old_carry_over.decided
     try:
-        decision, decided = journal.append_if_new(
-            recorder.journal, plan, last, old_carry_over.decided
-        )
+        decision, decided = journal.append_if_new(recorder.journal, plan, last, decided)
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
     old_carry_over, bill = _billed(plan, state, recorder, old_carry_over, trouble)
@@ -149,15 +147,15 @@ def record_plan(
             plan, recorder.options, carry_over.published, recorder.board
         )
         carry_over = msgspec.structs.replace(carry_over, published=published)
-        trouble += [f"status: {problem}"] * bool(problem)
+        if problem:
+            trouble.append(f"status: {problem}")
     facts = pass_events.PassFacts(plan, snapshot, recorder.options, tuple(marks))
-    reported, problem = _announced(
-        pass_events.events_of_pass(facts), recorder, carry_over.told, plan.at
-    )
-    trouble += [f"events: {problem}"] * bool(problem)
-    return RecordResult(
-        msgspec.structs.replace(carry_over, told=reported), decision, tuple(trouble)
-    )
+    all_events = pass_events.events_of_pass(facts)
+    reported, problem = _announced(all_events, recorder, carry_over.told, plan.at)
+    if problem:
+        trouble.append(f"events: {problem}")
+    carry_over = msgspec.structs.replace(carry_over, told=reported)
+    return RecordResult(carry_over, decision, tuple(trouble))
 
 
 def record_failure(
@@ -170,16 +168,17 @@ def record_failure(
     """Report that a pass failed: an error of its type is counted. Returns what is
     carried over to the next pass."""
     counts = metric_values.error_counts(error)
-    recorder.emit_metrics(
-        cluster, counts | _durations(seconds), recorder.clock(), {"error": published_name(error)}
-    )
+    values = counts | _durations(seconds)
+    fields = {"error": published_name(error)}
+    recorder.emit_metrics(cluster, values, recorder.clock(), fields)
     return old_carry_over.counting(counts | metric_values.duration_counts(seconds))
 
 
 def record_step(step: operation_events.OperationStep, recorder: Recorder) -> str:
     """Report a step of an operation that continues. Returns what stopped the events early, empty if
     nothing did. Raises StoreError."""
-    spec, counts = step.before.spec, metric_values.step_counts(step)
+    spec = step.before.spec
+    counts = metric_values.step_counts(step)
     recorder.emit_metrics(spec.cluster, counts, recorder.clock(), {"node_group": spec.group})
     return _entered(spec.cluster, counts, operation_events.events_of_step(step), recorder)
 
@@ -195,16 +194,16 @@ def record_outcome(
     """Report the end of an operation, in its final state. largest: the group's maximum, if known.
     unready: nodes that were not ready when their removal was planned. Returns what stopped the
     events early, empty if nothing did. Raises StoreError."""
-    now, counts = recorder.clock(), metric_values.end_counts(operation, outcome, unready)
+    now = recorder.clock()
+    cluster = operation.spec.cluster
+    counts = metric_values.end_counts(operation, outcome, unready)
     fields = {"node_group": operation.spec.group}
     if isinstance(outcome, Failed) and outcome.code:
         fields["code"] = outcome.code
-    recorder.emit_metrics(operation.spec.cluster, counts, now, fields)
-    recorder.journal.append(operation.spec.cluster, journal.outcome_entry(operation, outcome, now))
+    recorder.emit_metrics(cluster, counts, now, fields)
+    recorder.journal.append(cluster, journal.outcome_entry(operation, outcome, now))
     ending = operation_events.OperationEnd(operation, outcome, recorder.options, largest)
-    return _entered(
-        operation.spec.cluster, counts, operation_events.events_of_end(ending), recorder
-    )
+    return _entered(cluster, counts, operation_events.events_of_end(ending), recorder)
 
 
 def _is_ring_due(plan: Plan, carry_over: CarryOver) -> bool:
@@ -228,9 +227,8 @@ def _billed(
     except StoreError as error:
         trouble.append(f"savings: {published_name(error)}: {error}")
         unread = msgspec.structs.replace(old_carry_over, savings_at=plan.at)
-        billed = msgspec.structs.replace(
-            pass_bill(state, unread, lambda: ()), savings_at=old_carry_over.savings_at
-        )
+        billed = pass_bill(state, unread, lambda: ())
+        billed = msgspec.structs.replace(billed, savings_at=old_carry_over.savings_at)
     gauges = {
         name: value
         for name, value in old_carry_over.gauges.items()
@@ -258,26 +256,20 @@ def _measured(
     groups = state.memory.groups if state is not None else {}
     joins = {name: memory.joins for name, memory in groups.items() if memory.joins is not None}
     gauges = metric_values.pass_gauges(plan, recorder.options, old_carry_over.gauges, joins)
-    gauges |= metric_values.lifecycle_gauges(plan, state) if state is not None else {}
+    if state is not None:
+        gauges |= metric_values.lifecycle_gauges(plan, state)
     counts = metric_values.pass_counts(plan)
-    recorder.emit_metrics(
-        plan.cluster, gauges | counts | _durations(seconds), plan.at, {"plan": plan.id}
-    )
-    leaving = {
-        target.node
-        for operation in plan.operations
-        if operation.spec.kind is OperationKind.DELETE_NODES
-        for target in operation.spec.targets
-    }
-    unready = {
-        node.name: plan.at
-        for node in snapshot.nodes
-        if node.name in leaving and not is_ready(node, recorder.options)
-    }
-    counted = old_carry_over.counting(counts | metric_values.duration_counts(seconds)).removing(
-        unready, plan.at
-    )
-    return msgspec.structs.replace(counted, gauges=gauges)
+    values = gauges | counts | _durations(seconds)
+    recorder.emit_metrics(plan.cluster, values, plan.at, {"plan": plan.id})
+    leaving: set[str] = set()
+    for operation in plan.operations:
+        if operation.spec.kind is OperationKind.DELETE_NODES:
+            leaving.update(target.node for target in operation.spec.targets)
+    leaving_nodes = [node for node in snapshot.nodes if node.name in leaving]
+    unready = {node.name: plan.at for node in leaving_nodes if not is_ready(node, recorder.options)}
+    all_counts = counts | metric_values.duration_counts(seconds)
+    carry_over = old_carry_over.counting(all_counts).removing(unready, plan.at)
+    return msgspec.structs.replace(carry_over, gauges=gauges)
 
 
 def _store_overview(
@@ -319,18 +311,12 @@ def _published(
     try:
         return status_configmap.publish(plan, options, old_status, record), ""
     except ClusterError as error:
-        digest, missing = (
-            status_configmap.digest(status_configmap.document(plan, {})),
-            isinstance(error, NotFound),
-        )
-        problem = (
-            status_configmap.how_to_make(options)
-            if missing
-            else f"{published_name(error)}: {error}"
-        )
-        return PublishedStatus(
-            digest, plan.at, missing
-        ), "" if missing and old_status.missing else problem
+        problem = f"{published_name(error)}: {error}"
+        is_missing = isinstance(error, NotFound)
+        if is_missing:
+            problem = "" if old_status.missing else status_configmap.how_to_make(options)
+        digest = status_configmap.digest(status_configmap.document(plan, {}))
+        return PublishedStatus(digest, plan.at, is_missing), problem
 
 
 def _announced(
@@ -343,22 +329,19 @@ def _announced(
     does not block the others permanently.
     """
     assert recorder.board is not None
-    chosen = _chosen(
-        all_events,
-        events.filter_new(reported, [event.key for event in all_events], now)[0],
-        recorder,
-    )
+    new, _ = events.filter_new(reported, [event.key for event in all_events], now)
+    chosen = _chosen(all_events, new, recorder)
     tried, problem = events.post_all(chosen, recorder.board, recorder.clock)
-    return events.filter_new(reported, [event.key for event in chosen[:tried]], now)[1], problem
+    _, reported = events.filter_new(reported, [event.key for event in chosen[:tried]], now)
+    return reported, problem
 
 
 def _chosen(all_events: Sequence[Event], new: frozenset[bytes], recorder: Recorder) -> list[Event]:
     """Return each new fact once; all of them where the option recordDuplicatedEvents is set."""
     if recorder.options.record_duplicated_events:
         return list(all_events)
-    return list({event.key: event for event in reversed(all_events) if event.key in new}.values())[
-        ::-1
-    ]
+    by_key = {event.key: event for event in reversed(all_events) if event.key in new}
+    return list(by_key.values())[::-1]
 
 
 def _entered(cluster: str, counts: Values, all_events: Sequence[Event], recorder: Recorder) -> str:
@@ -371,23 +354,26 @@ def _entered(cluster: str, counts: Values, all_events: Sequence[Event], recorder
     """
     if recorder.board is None:
         all_events = ()
-    new, trouble = frozenset(event.key for event in all_events), ""
+    new = frozenset(event.key for event in all_events)
+    trouble = []
     try:
         new = _new_in_ledger(cluster, counts, new, recorder)
     except StoreError as error:
-        trouble = f"ledger: {published_name(error)}: {error}"
+        trouble.append(f"ledger: {published_name(error)}: {error}")
     chosen = _chosen(all_events, new, recorder)
-    if recorder.board is None or not chosen:
-        return trouble
-    problem = events.post_all(chosen, recorder.board, recorder.clock)[1]
-    return "; ".join(filter(None, (trouble, f"events: {problem}" if problem else "")))
+    if recorder.board is not None and chosen:
+        _, problem = events.post_all(chosen, recorder.board, recorder.clock)
+        if problem:
+            trouble.append(f"events: {problem}")
+    return "; ".join(trouble)
 
 
 def _new_in_ledger(
     cluster: str, counts: Values, keys: frozenset[bytes], recorder: Recorder
 ) -> frozenset[bytes]:
     """Return those of the keys that were not reported yet. Raises StoreError."""
-    for _ in range(_TRIES if keys else 0):
+    tries = _TRIES if keys else 0
+    for _ in range(tries):
         ledger = recorder.journal.ledger(cluster)
         new, reported = events.filter_new(ledger.state, keys, recorder.clock())
         if reported == ledger.state:
@@ -417,16 +403,16 @@ class ClusterWriter(LazyKubeClient):
         if kind == "ConfigMap":
             return objects.get_config_map(self.connected, namespace, name).uid
         try:
-            return msgspec.json.decode(
-                get_pod(self.connected, namespace, name), type=_Object
-            ).metadata.uid
+            pod = msgspec.json.decode(get_pod(self.connected, namespace, name), type=_Object)
         except msgspec.MsgspecError as error:
             raise Unavailable(f"the answer is not a Pod: {error}") from None
+        return pod.metadata.uid
 
     def post(self, event: Event, now: float) -> None:
         """See EventApi."""
         involved = {"kind": event.kind, "name": event.name, "uid": event.uid}
-        involved |= {"apiVersion": event.api_version} if event.api_version else {}
+        if event.api_version:
+            involved["apiVersion"] = event.api_version
         post_event(
             self.connected,
             namespace=event.namespace,
