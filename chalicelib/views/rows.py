@@ -15,9 +15,9 @@ from enum import StrEnum
 
 import msgspec
 
-from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.memory import GroupMemory, InterruptionNotice, Memory
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.overview import ClusterOverview, GroupOverview
+from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, Plan
 from chalicelib.model.purchases import coming_for
@@ -26,6 +26,7 @@ from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import (
     Instant,
     JoinsView,
+    NodeView,
     NoticeView,
     SpotView,
     coming_words,
@@ -147,11 +148,9 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def due_line(self) -> str:
         """Return why it should go and what holds it, "" where it is not due."""
-        return (
-            says(self.lifecycle, is_restarted=self.is_restarted)
-            if self.lifecycle is not None
-            else ""
-        )
+        if self.lifecycle is None:
+            return ""
+        return says(self.lifecycle, is_restarted=self.is_restarted)
 
 
 # -- names
@@ -182,20 +181,21 @@ def provider_title(provider: str) -> str:
 def unique_names(groups: Iterable[GroupOverview]) -> dict[str, str]:
     """Return the name of each group by its id. Of groups with the same name, each gets its
     provider, its zone or its id before or after it, the first of these that separates them."""
-    named = {group.group: group for group in groups}
-    plain = {key: group.name or short_name(key) for key, group in named.items()}
-    forms: list[dict[str, str]] = [
-        plain,
-        {key: f"{named[key].provider}/{name}" for key, name in plain.items()},
-        {key: f"{name}/{named[key].zone}" for key, name in plain.items() if named[key].zone},
-    ]
+    by_id = {group.group: group for group in groups}
+    plain = {key: group.name or short_name(key) for key, group in by_id.items()}
+    with_provider = {key: f"{by_id[key].provider}/{name}" for key, name in plain.items()}
+    with_zone = {key: f"{name}/{by_id[key].zone}" for key, name in plain.items() if by_id[key].zone}
     by_name: dict[str, list[str]] = {}
     for key, name in plain.items():
         by_name.setdefault(name, []).append(key)
     names: dict[str, str] = {}
     for alike in by_name.values():
-        usable = (form for form in forms if len({form.get(key, "") for key in alike}) == len(alike))
-        form = next(usable, {})
+        form: dict[str, str] = {}
+        for candidate in (plain, with_provider, with_zone):
+            distinct = {candidate.get(key, "") for key in alike}
+            if len(distinct) == len(alike):
+                form = candidate
+                break
         names |= {key: form.get(key, "") or key for key in alike}
     counts = Counter(names.values())
     return {key: name if counts[name] == 1 else key for key, name in names.items()}
@@ -213,19 +213,19 @@ def group_named(groups: Sequence[GroupRow] | ClusterOverview, text: str) -> Grou
         ]
     else:
         rows = [(row.group, row.name, row.aliases) for row in groups]
-    spoken = {key: {key, name, short_name(key), *aliases} - {""} for key, name, aliases in rows}
+    name_of = {key: name for key, name, _ in rows}
+    words = {key: {key, name, short_name(key), *aliases} - {""} for key, name, aliases in rows}
+    folded = {key: {word.casefold() for word in of_key} for key, of_key in words.items()}
     exact = [key for key, name, _ in rows if text in (key, name)]
-    tries = (exact[:1], [key for key in spoken if text in spoken[key]])
-    folded = [key for key in spoken if text.casefold() in {word.casefold() for word in spoken[key]}]
-    by_id = {key: name for key, name, _ in rows}
-    for keys in (*tries, folded):
+    by_word = [key for key in words if text in words[key]]
+    by_folded_word = [key for key in words if text.casefold() in folded[key]]
+    for keys in (exact[:1], by_word, by_folded_word):
         if len(keys) == 1:
             return GroupMatch(keys[0])
         if keys:
-            return GroupMatch(candidates=tuple(by_id[key] for key in keys))
-    return GroupMatch(
-        candidates=tuple(get_close_matches(text, list(by_id.values()), n=3, cutoff=0.5))
-    )
+            return GroupMatch(candidates=tuple(name_of[key] for key in keys))
+    near = get_close_matches(text, list(name_of.values()), n=3, cutoff=0.5)
+    return GroupMatch(candidates=tuple(near))
 
 
 # -- rows of groups
@@ -246,24 +246,21 @@ def group_rows(
     seen = {group.group: group for group in overview.groups}
     verdicts = {verdict.group: verdict for verdict in plan.groups} if plan is not None else {}
     unread = dict(_unread(plan, memory, seen, verdicts))
-    facts = {
-        key: _GroupFacts(
+    decided_at = plan.at if plan is not None else 0.0
+    facts = {}
+    for key in (*verdicts, *unread):
+        verdict = verdicts.get(key)
+        provider = verdict.provider if verdict is not None else ""
+        operations = [operation for operation in memory.operations if operation.spec.group == key]
+        facts[key] = _GroupFacts(
             key,
-            seen.get(
-                key, GroupOverview(key, provider=verdicts[key].provider if key in verdicts else "")
-            ),
-            verdicts.get(key),
+            seen.get(key) or GroupOverview(key, provider=provider),
+            verdict,
             memory.groups.get(key, GroupMemory()),
-            tuple(
-                operation
-                for operation in memory.operations
-                if operation.is_open and operation.spec.group == key
-            ),
-            plan.at if plan is not None else 0.0,
+            tuple(operation for operation in operations if operation.is_open),
+            decided_at,
             unread.get(key, ""),
         )
-        for key in (*verdicts, *unread)
-    }
     names = unique_names(group.overview for group in facts.values())
     by_group: dict[str, list[JournalEntry]] = {}
     for entry in entries:
@@ -288,35 +285,28 @@ class _GroupFacts(msgspec.Struct, frozen=True):
     decided_at: float
     unread: str
 
-    @property
-    def growths(self) -> list[Operation]:
-        return [
-            operation
-            for operation in self.operations
-            if operation.spec.kind is OperationKind.SCALE_UP
-        ]
+    def operations_of(self, kind: OperationKind) -> list[Operation]:
+        return [operation for operation in self.operations if operation.spec.kind is kind]
 
     @property
-    def leaving(self) -> list[Operation]:
-        return [
-            operation
-            for operation in self.operations
-            if operation.spec.kind is OperationKind.DELETE_NODES
-        ]
+    def growths(self) -> list[Operation]:
+        return self.operations_of(OperationKind.SCALE_UP)
 
     @property
     def target(self) -> int:
+        target = self.verdict.target if self.verdict is not None else self.memory.target
         sizes = [operation.spec.to_size for operation in self.growths]
-        return max(
-            [self.verdict.target if self.verdict is not None else self.memory.target, *sizes]
-        )
+        return max([target, *sizes])
 
     @property
     def coming(self) -> int:
         """The nodes on their way: those that the decision counts, or that it has just requested."""
         upcoming = self.verdict.upcoming if self.verdict is not None else 0
-        new = [growth.spec for growth in self.growths if growth.spec.created_at >= self.decided_at]
-        return max([upcoming, *(spec.to_size - spec.from_size for spec in new)])
+        specs = [growth.spec for growth in self.growths]
+        requested = [
+            spec.to_size - spec.from_size for spec in specs if spec.created_at >= self.decided_at
+        ]
+        return max([upcoming, *requested])
 
 
 class _RowContext(msgspec.Struct, frozen=True):
@@ -337,17 +327,16 @@ def _unread(
     verdicts: Mapping[str, GroupVerdict],
 ) -> Iterator[tuple[str, str]]:
     """Yield the groups that the decision does not have, although they exist, and why."""
-    gaps = (
-        {gap.kind: gap.detail for gap in plan.gaps if gap.kind.startswith(_OF_PROVIDER)}
-        if plan is not None
-        else {}
-    )
+    gaps: dict[str, str] = {}
+    if plan is not None:
+        gaps = {gap.kind: gap.detail for gap in plan.gaps if gap.kind.startswith(_OF_PROVIDER)}
     for key in sorted({*memory.groups, *seen} - set(verdicts)):
         provider = seen[key].provider if key in seen else ""
+        gap = _OF_PROVIDER + provider
         if plan is None:
             yield key, ""
-        elif gaps and (not provider or _OF_PROVIDER + provider in gaps):
-            yield key, gaps.get(_OF_PROVIDER + provider, "") or next(iter(gaps.values()))
+        elif gaps and (not provider or gap in gaps):
+            yield key, gaps.get(gap, "") or next(iter(gaps.values()))
 
 
 def _pods_at_maximum(plan: Plan | None) -> Counter[str]:
@@ -360,7 +349,8 @@ def _pods_at_maximum(plan: Plan | None) -> Counter[str]:
 
 
 def _due(plan: Plan | None, overview: ClusterOverview) -> dict[str, dict[str, int]]:
-    group_of, verdicts = overview.group_of, dict[str, list[LifecycleVerdict]]()
+    group_of = overview.group_of
+    verdicts: dict[str, list[LifecycleVerdict]] = {}
     for verdict in plan.lifecycle if plan is not None else ():
         if verdict.node in group_of:
             verdicts.setdefault(group_of[verdict.node].group, []).append(verdict)
@@ -399,12 +389,17 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
 def price_words(price: float | None, currency: str, source: str, date: str, missing: str) -> str:
     """Return `0.24 EUR (provider, 2026-11-27)`, or `no price: …`; "" if neither is known.
     missing: see GroupRow.no_price."""
-    no_price = f"no price: {missing}" if missing else ""
     if price is None:
-        return no_price
+        return f"no price: {missing}" if missing else ""
+    words = f"{price:g}"
+    if currency:
+        words += f" {currency}"
     origin = ", ".join(filter(None, (source, date)))
-    amount = " ".join(filter(None, (f"{price:g}", currency, f"({origin})" if origin else "")))
-    return "; ".join(filter(None, (amount, f"not compared: {missing}" if missing else "")))
+    if origin:
+        words += f" ({origin})"
+    if missing:
+        words += f"; not compared: {missing}"
+    return words
 
 
 def percent(part: float, whole: float) -> int | None:
@@ -414,46 +409,55 @@ def percent(part: float, whole: float) -> int | None:
 
 def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]:
     """Yield every status that applies, the one that is shown first."""
-    verdict, memory, now = group.verdict, group.memory, context.now
+    verdict = group.verdict
     skipped = verdict.skipped if verdict is not None else None
-    if group.unread or (skipped is not None and skipped.code is ReasonCode.GROUP_UNREADABLE):
-        reason = group.unread or str(
-            skipped.params.get("detail", "") if skipped is not None else ""
-        )
-        yield GroupStatus("not read", Tone.BAD, reason)
+    skipped_detail = str(skipped.params.get("detail", "")) if skipped is not None else ""
+    is_unreadable = skipped is not None and skipped.code is ReasonCode.GROUP_UNREADABLE
+    if group.unread or is_unreadable:
+        yield GroupStatus("not read", Tone.BAD, group.unread or skipped_detail)
     if verdict is not None and not verdict.healthy:
-        detail = skipped.params.get("detail", "") if skipped is not None else ""
-        yield GroupStatus("unhealthy", Tone.BAD, str(detail))
+        yield GroupStatus("unhealthy", Tone.BAD, skipped_detail)
     for pause in context.pauses:
         if pause.group in ("", group.group):
-            yield GroupStatus(
-                "paused", Tone.WARN, _paused(pause), Instant(pause.since), Instant(pause.until)
-            )
-    backoff = memory.backoff
-    if backoff is not None and backoff.until >= now:
+            since = Instant(pause.since)
+            until = Instant(pause.until)
+            yield GroupStatus("paused", Tone.WARN, _paused(pause), since, until)
+    backoff = group.memory.backoff
+    if backoff is not None and backoff.until >= context.now:
         detail = failure_words(backoff.cls, backoff.message, group.overview.zone)
-        since, until = Instant(backoff.last_failed), Instant(backoff.until)
+        since = Instant(backoff.last_failed)
+        until = Instant(backoff.until)
         yield GroupStatus("backing off", Tone.BAD, detail, since, until)
     if group.coming:
-        began = [operation.spec.created_at for operation in group.growths]
-        began = [memory.request.purchases[0].since] if memory.request is not None else began
-        detail = f"{_nodes(group.coming)} on {'its' if group.coming == 1 else 'their'} way"
-        words = coming_words(coming_for(memory.request))
-        detail += f", coming for: {words}" if words else ""
-        usually = usual_seconds(context.entries.get(group.group, ()), OperationKind.SCALE_UP)
-        yield GroupStatus(
-            "growing", Tone.INFO, detail, Instant(min(began, default=0.0)), usually=usually
-        )
-    if leaving := group.leaving:
-        count = sum(len(operation.spec.targets) for operation in leaving) or len(leaving)
-        since = Instant(min(operation.spec.created_at for operation in leaving))
-        yield GroupStatus(
-            "leaving", Tone.INFO, f"{_nodes(count)} leave{'s' if count == 1 else ''}", since
-        )
-    if (pods := context.waiting.get(group.group, 0)) and verdict is not None:
+        yield _growing(group, context)
+    removals = group.operations_of(OperationKind.DELETE_NODES)
+    if removals:
+        count = sum(len(operation.spec.targets) for operation in removals) or len(removals)
+        detail = f"{_nodes(count)} leave{'s' if count == 1 else ''}"
+        since = Instant(min(operation.spec.created_at for operation in removals))
+        yield GroupStatus("leaving", Tone.INFO, detail, since)
+    pods = context.waiting.get(group.group, 0)
+    if pods and verdict is not None:
         need = f"{pods} pod{'' if pods == 1 else 's'} would need another node"
         yield GroupStatus("at its maximum", Tone.WARN, need)
     yield _steady(group, context)
+
+
+def _growing(group: _GroupFacts, context: _RowContext) -> GroupStatus:
+    request = group.memory.request
+    if request is not None:
+        since = request.purchases[0].since
+    else:
+        since = min((operation.spec.created_at for operation in group.growths), default=0.0)
+    detail = f"{_nodes(group.coming)} on {'its' if group.coming == 1 else 'their'} way"
+    words = coming_words(coming_for(request))
+    if words:
+        detail += f", coming for: {words}"
+    usually = usual_seconds(context.entries.get(group.group, ()), OperationKind.SCALE_UP)
+    return GroupStatus("growing", Tone.INFO, detail, Instant(since), usually=usually)
+
+
+_VERBS = {OperationKind.SCALE_UP: "grow", OperationKind.RESTART_NODE: "restart a node"}
 
 
 def _steady(group: _GroupFacts, context: _RowContext) -> GroupStatus:
@@ -461,22 +465,21 @@ def _steady(group: _GroupFacts, context: _RowContext) -> GroupStatus:
     lately."""
     for entry in context.entries.get(group.group, ()):
         line = operation_of(entry) if context.now - entry.at < RECENT else None
-        if line is not None and not line.succeeded and line.error_class:
-            words = failure_words(line.error_class, line.message, group.overview.zone)
-            verb = {
-                OperationKind.SCALE_UP: "grow",
-                OperationKind.RESTART_NODE: "restart a node",
-            }.get(line.kind, "shrink")
-            return GroupStatus("steady", Tone.OK, f"could not {verb}: {words}", Instant(entry.at))
-        if line is not None:
+        if line is None:
+            continue
+        if line.succeeded or not line.error_class:
             break
+        words = failure_words(line.error_class, line.message, group.overview.zone)
+        verb = _VERBS.get(line.kind, "shrink")
+        return GroupStatus("steady", Tone.OK, f"could not {verb}: {words}", Instant(entry.at))
     return GroupStatus("steady", Tone.OK)
 
 
 def _paused(pause: Pause) -> str:
-    what = "" if pause.part is PausedPart.ALL else f"{pause.part.value}: "
-    whole = "" if pause.group else "the whole cluster: "
-    return f"{whole}{what}{pause.reason}{f', by {pause.by}' if pause.by else ''}"
+    scope = "" if pause.group else "the whole cluster: "
+    part = "" if pause.part is PausedPart.ALL else f"{pause.part.value}: "
+    by = f", by {pause.by}" if pause.by else ""
+    return f"{scope}{part}{pause.reason}{by}"
 
 
 def failure_words(error_class: str, message: str = "", zone: str = "") -> str:
@@ -495,13 +498,15 @@ def _nodes(count: int) -> str:
 def usual_seconds(entries: Iterable[JournalEntry], kind: OperationKind) -> float:
     """Return the median of the seconds that the latest such operations took, 0.0 where none is
     known. entries: of one group, newest first."""
-    seconds = [
-        line.seconds
-        for line in map(operation_of, entries)
-        if line is not None and line.kind is kind and line.succeeded and line.seconds is not None
-    ]
+    operations = [line for line in map(operation_of, entries) if line is not None]
+    succeeded = [line for line in operations if line.kind is kind and line.succeeded]
+    seconds = [line.seconds for line in succeeded if line.seconds is not None]
     latest = sorted(seconds[:LATEST])
-    return (latest[(len(latest) - 1) // 2] + latest[len(latest) // 2]) / 2 if latest else 0.0
+    if not latest:
+        return 0.0
+    lower = latest[(len(latest) - 1) // 2]
+    upper = latest[len(latest) // 2]
+    return (lower + upper) / 2
 
 
 # -- rows of nodes
@@ -513,44 +518,44 @@ def node_rows(
     """Return a row for each node: those of the decision first, removed ones before the others, then
     those that only the overview has. memory: for the notices of vendors."""
     names = {row.group: row.name for row in groups}
+    spots = {row.group for row in groups if row.spot is not None}
     seen = {node.name: node for node in overview.nodes}
     views = {view.node: view for view in node_views(plan)} if plan is not None else {}
-    consolidation, spots = (
-        reasons_by_node(plan),
-        {row.group for row in groups if row.spot is not None},
-    )
-    risks = [known.risk for known in memory.groups.values() if known.risk is not None]
-    notices = {name: notice for risk in risks for name, notice in risk.notices.items()}
+    consolidation = reasons_by_node(plan)
+    notices: dict[str, InterruptionNotice] = {}
+    for group_memory in memory.groups.values():
+        if group_memory.risk is not None:
+            notices |= group_memory.risk.notices
     due = {verdict.node: verdict for verdict in plan.lifecycle} if plan is not None else {}
     rows = []
-    for name in (*views, *(name for name in seen if name not in views)):
-        node, view = seen.get(name), views.get(name)
-        member = node is not None and 0 <= node.group < len(overview.groups)
-        own = consolidation.get(name)
-        same = (
-            own is not None
-            and view is not None
+    for name in dict.fromkeys((*views, *seen)):
+        node = seen.get(name, NodeOverview(name))
+        view = views.get(name, NodeView(name, ""))
+        unconsolidated = consolidation.get(name)
+        is_same_reason = (
+            unconsolidated is not None
             and view.reason is not None
-            and view.reason.code is own.code
+            and view.reason.code is unconsolidated.code
         )
-        group = overview.groups[node.group].group if node is not None and member else ""
-        group = group or (view.group if view is not None else "")
+        group = view.group
+        if 0 <= node.group < len(overview.groups):
+            group = overview.groups[node.group].group or group
         rows.append(
             NodeRow(
                 node=name,
                 group=group,
                 group_name=names.get(group, short_name(group) if group else ""),
-                machine=node.machine if node is not None else "",
-                zone=node.zone if node is not None else "",
-                created=Instant(node.created if node is not None else 0.0),
-                cpu=node.cpu if node is not None and node.cpu >= 0 else None,
-                memory=node.memory if node is not None and node.memory >= 0 else None,
-                pods=node.pods if node is not None else None,
-                decision=view.decision if view is not None else "",
-                reason=view.reason if view is not None else None,
-                pod=view.pod if view is not None else "",
-                evict=view.evict if view is not None else (),
-                consolidation=None if same else own,
+                machine=node.machine,
+                zone=node.zone,
+                created=Instant(node.created),
+                cpu=node.cpu if node.cpu >= 0 else None,
+                memory=node.memory if node.memory >= 0 else None,
+                pods=node.pods if name in seen else None,
+                decision=view.decision,
+                reason=view.reason,
+                pod=view.pod,
+                evict=view.evict,
+                consolidation=None if is_same_reason else unconsolidated,
                 spot=group in spots,
                 notice=notice_view(notices.get(name)),
                 lifecycle=due.get(name),
