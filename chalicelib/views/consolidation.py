@@ -6,7 +6,7 @@ The sentences are the same in commands, on the page and in notifications. Money 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -45,8 +45,9 @@ def money(amount: float, currency: str) -> str:
 
 def some(names: Sequence[str]) -> str:
     """Return up to three names and the number of the others."""
+    text = ", ".join(names[:_LISTED])
     more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return f"{text} and {more} more" if more > 0 else text
 
 
 # -- moves
@@ -56,10 +57,12 @@ def action(move: Move, names: Mapping[str, str] = _NAMES) -> str:
     """Return what a move does: `Replace a, b by 1 of s`. names: of groups, by id."""
     if not move.purchases:
         return f"Drain {some(move.nodes)} into room that exists"
-    bought = ", ".join(
-        f"{bought.nodes} of {names.get(bought.group, bought.group)}" for bought in move.purchases
-    )
-    return f"Replace {some(move.nodes)} by {bought}"
+    counts = [(purchase.group, purchase.nodes) for purchase in move.purchases]
+    return f"Replace {some(move.nodes)} by {_nodes_of(counts, names)}"
+
+
+def _nodes_of(counts: Iterable[tuple[str, int]], names: Mapping[str, str]) -> str:
+    return ", ".join(f"{count} of {names.get(group, group)}" for group, count in counts)
 
 
 def worth(move: Move) -> str:
@@ -76,21 +79,19 @@ def state_words(state: str) -> str:
 
 def summary(consolidation: ConsolidationReport) -> str:
     """Return what consolidation does in one sentence."""
-    if not consolidation.moves:
+    moves = consolidation.moves
+    if not moves:
         if consolidation.pools and not any(pool.price > 0 for pool in consolidation.pools):
             return "Consolidation knows no price of a node, so it does nothing (spec.prices)."
         return "Consolidation finds no move that is worth it."
-    shadow = consolidation.mode == ConsolidationMode.SHADOW.value
     sums: dict[str, float] = {}
-    for move in consolidation.moves:
+    for move in moves:
         sums[move.currency] = sums.get(move.currency, 0.0) + move.saves
-    saves = " and ".join(money(amount, currency) for currency, amount in sorted(sums.items()))
-    count = f"{len(consolidation.moves)} move{'' if len(consolidation.moves) == 1 else 's'}"
-    if shadow:
-        return (
-            f"Consolidation would save {saves} an hour by {count} (mode shadow: nothing is done)."
-        )
-    return f"Consolidation saves {saves} an hour by {count}."
+    amounts = " and ".join(money(amount, currency) for currency, amount in sorted(sums.items()))
+    saving = f"{amounts} an hour by {len(moves)} move{'' if len(moves) == 1 else 's'}"
+    if consolidation.mode == ConsolidationMode.SHADOW.value:
+        return f"Consolidation would save {saving} (mode shadow: nothing is done)."
+    return f"Consolidation saves {saving}."
 
 
 def move_data(move: Move) -> dict[str, Any]:
@@ -114,21 +115,23 @@ def move_data(move: Move) -> dict[str, Any]:
 
 def report_data(consolidation: ConsolidationReport) -> dict[str, Any]:
     """Return all that consolidation found, under its stable keys."""
-    return {
+    data: dict[str, Any] = {
         "mode": consolidation.mode,
         "moves": [move_data(move) for move in consolidation.moves],
         "pools": [_pool_data(pool) for pool in consolidation.pools],
-        "stays": [
-            {
-                "node": verdict.node,
-                "code": verdict.reason.code.value,
-                "message": sentence(verdict.reason),
-                **({"pod": verdict.pod} if verdict.pod else {}),
-            }
-            for verdict in consolidation.verdicts
-        ],
-        **({} if consolidation.gap is None else {"gap": round(consolidation.gap, 6)}),
+        "stays": [_verdict_data(verdict) for verdict in consolidation.verdicts],
     }
+    if consolidation.gap is not None:
+        data["gap"] = round(consolidation.gap, 6)
+    return data
+
+
+def _verdict_data(verdict: NodeVerdict) -> dict[str, str]:
+    reason = verdict.reason
+    data = {"node": verdict.node, "code": reason.code.value, "message": sentence(reason)}
+    if verdict.pod:
+        data["pod"] = verdict.pod
+    return data
 
 
 def _pool_data(pool: PoolCost) -> dict[str, Any]:
@@ -138,24 +141,24 @@ def _pool_data(pool: PoolCost) -> dict[str, Any]:
         "disruption": pool.disruption,
         "rate": pool.rate,
     }
-    return (
-        data
-        | ({"unpriced": pool.unpriced} if pool.unpriced else {})
-        | ({"currency": pool.currency} if pool.currency else {})
-    )
+    if pool.unpriced:
+        data["unpriced"] = pool.unpriced
+    if pool.currency:
+        data["currency"] = pool.currency
+    return data
 
 
 def pool_row(pool: PoolCost) -> tuple[str, ...]:
     """Return a pool, its price, its disruption, what one disruption must bring, and its nodes
     without a price. A pool of nodes without a price has none, which is not a price of 0."""
-    is_priced = pool.price > 0
-    return (
-        pool.pool,
-        money(pool.price, pool.currency) if is_priced else "unknown",
-        f"{pool.disruption:g}" if is_priced else "-",
-        money(pool.rate, pool.currency) if is_priced else "-",
-        str(pool.unpriced or "-"),
-    )
+    price = "unknown"
+    disruption = "-"
+    rate = "-"
+    if pool.price > 0:
+        price = money(pool.price, pool.currency)
+        disruption = f"{pool.disruption:g}"
+        rate = money(pool.rate, pool.currency)
+    return pool.pool, price, disruption, rate, str(pool.unpriced or "-")
 
 
 # -- nodes
@@ -181,10 +184,9 @@ def verdict_of(plan: Plan, node: str) -> NodeVerdict | None:
 
 def reasons_by_node(plan: Plan | None) -> dict[str, Reason]:
     """Return why each node is not consolidated."""
-    verdicts = (
-        plan.consolidation.verdicts if plan is not None and plan.consolidation is not None else ()
-    )
-    return {verdict.node: verdict.reason for verdict in verdicts}
+    if plan is None or plan.consolidation is None:
+        return {}
+    return {verdict.node: verdict.reason for verdict in plan.consolidation.verdicts}
 
 
 # -- replacements
@@ -218,11 +220,9 @@ class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def purpose(self) -> str:
         """Return why its nodes go, as the end of a sentence; "" where it is for its saving."""
-        return (
-            ""
-            if self.reason == DisruptionReason.CONSOLIDATION.value
-            else disruption_words(self.reason)
-        )
+        if self.reason == DisruptionReason.CONSOLIDATION.value:
+            return ""
+        return disruption_words(self.reason)
 
     @property
     def is_over(self) -> bool:
@@ -230,16 +230,19 @@ class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
         return self.state == ReplacementState.FAILED.value
 
 
+_BEGUN = {ReplacementState.BUYING: 0, ReplacementState.WAITING: 1, ReplacementState.DRAINING: 2}
+"""Steps that are over before the first old node goes: bought, ready."""
+
+
 def replacement_view(replacement: Replacement) -> ReplacementView:
     """Return a replacement."""
     bought: dict[str, int] = {}
     for purchase in replacement.purchases:
         bought[purchase.group] = bought.get(purchase.group, 0) + purchase.nodes
-    begun = {ReplacementState.BUYING: 0, ReplacementState.WAITING: 1, ReplacementState.DRAINING: 2}
-    operations = (
-        *(purchase.operation for purchase in replacement.purchases),
-        *replacement.removals.values(),
-    )
+    purchases = (purchase.operation for purchase in replacement.purchases)
+    operations = (*purchases, *replacement.removals.values())
+    removed = len(replacement.gone)
+    steps = 2 + len(replacement.nodes) + removed
     return ReplacementView(
         replacement.id,
         replacement.state.value,
@@ -256,19 +259,21 @@ def replacement_view(replacement: Replacement) -> ReplacementView:
         replacement.times,
         sentence(replacement.why) if replacement.why is not None else "",
         tuple(name for name in operations if name),
-        begun.get(replacement.state, 0) + len(replacement.gone),
-        2 + len(replacement.nodes) + len(replacement.gone),
+        _BEGUN.get(replacement.state, 0) + removed,
+        steps,
         replacement.reason.value,
     )
 
 
 def replacement_views(memory: Memory) -> tuple[ReplacementView, ...]:
     """Return all replacements, those under way first, the oldest first."""
-    rows = memory.replacements.values()
-    ordered = sorted(
-        rows, key=lambda row: (row.state is ReplacementState.FAILED, row.proposed_at, row.id)
-    )
+    ordered = sorted(memory.replacements.values(), key=_age_order)
     return tuple(map(replacement_view, ordered))
+
+
+def _age_order(replacement: Replacement) -> tuple[bool, float, str]:
+    is_failed = replacement.state is ReplacementState.FAILED
+    return is_failed, replacement.proposed_at, replacement.id
 
 
 def replacements_of(memory: Memory, node: str) -> tuple[ReplacementView, ...]:
@@ -276,15 +281,14 @@ def replacements_of(memory: Memory, node: str) -> tuple[ReplacementView, ...]:
     return tuple(
         view
         for view in replacement_views(memory)
-        if node in view.nodes or node in view.gone or node in view.new_nodes
+        if node in (*view.nodes, *view.gone, *view.new_nodes)
     )
 
 
 def replacement_action(view: ReplacementView, names: Mapping[str, str] = _NAMES) -> str:
     """Return what a replacement does: `a is replaced by 1 of s`."""
     nodes = (*view.nodes, *view.gone)
-    bought = ", ".join(
-        f"{count} of {names.get(group, group)}" for group, count in sorted(view.buys.items())
-    )
+    verb = "is" if len(nodes) == 1 else "are"
+    bought = _nodes_of(sorted(view.buys.items()), names)
     why = f" {view.purpose}" if view.purpose else ""
-    return f"{some(nodes)} {'is' if len(nodes) == 1 else 'are'} replaced by {bought}{why}"
+    return f"{some(nodes)} {verb} replaced by {bought}{why}"
