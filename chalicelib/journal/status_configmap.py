@@ -29,7 +29,8 @@ KEY = "status"
 ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
 EVERY = 60.0
 """Seconds after which an unchanged status is written again."""
-LONGEST_MESSAGE, CUT = 500, "<truncated>"
+LONGEST_MESSAGE = 500
+CUT = "<truncated>"
 _TRIES = 3
 
 Document = dict[str, Any]
@@ -61,15 +62,16 @@ def publish(
     limit creation to a name, and permission to create any ConfigMap in kube-system would include
     those that other programs trust."""
     new_digest = digest(document(plan, {}))
-    if new_digest == old_status.digest and 0.0 <= plan.at - old_status.at < EVERY:
+    is_recent = 0.0 <= plan.at - old_status.at < EVERY
+    if new_digest == old_status.digest and is_recent:
         return old_status
     place = (options.namespace, options.status_config_map_name)
     for attempt in range(1, _TRIES + 1):
         config_map = config_maps.find(*place)
         text = render(document(plan, parse(config_map.text(KEY))))
-        data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
+        annotations = {ANNOTATION: long_time(plan.at)}
         try:
-            config_maps.change(*place, config_map, data, annotations)
+            config_maps.change(*place, config_map, {KEY: text}, annotations)
         except (Conflict, NotFound):  # changed or deleted concurrently: read it again
             if attempt == _TRIES:
                 raise
@@ -92,11 +94,12 @@ def how_to_make(options: Options) -> str:
 def document(plan: Plan, old_document: Document) -> Document:
     """Return the status in upstream's schema. old_document: the last one as read back; its
     invalid parts are ignored."""
-    now, health = format_time(plan.at), plan.health
+    now = format_time(plan.at)
+    health = plan.health
 
     def part(old_parts: Document, section: str, status: str, **fields: Any) -> Document:
-        was = _at(old_parts, section)
-        since = was.get("lastTransitionTime") if was.get("status") == status else None
+        old_part = _at(old_parts, section)
+        since = old_part.get("lastTransitionTime") if old_part.get("status") == status else None
         return {
             "status": status,
             **fields,
@@ -105,52 +108,52 @@ def document(plan: Plan, old_document: Document) -> Document:
         }
 
     def scale_down(old_parts: Document, candidates: int) -> Document:
-        count = {"candidates": candidates} if candidates else {}
-        return part(
-            old_parts, "scaleDown", "CandidatesPresent" if candidates else "NoCandidates", **count
-        )
+        if not candidates:
+            return part(old_parts, "scaleDown", "NoCandidates")
+        return part(old_parts, "scaleDown", "CandidatesPresent", candidates=candidates)
 
     def group_status(group: GroupVerdict, old_parts: Document) -> Document:
         status, backoff = _growth(group)
+        group_health = part(
+            old_parts,
+            "health",
+            "Healthy" if group.healthy else "Unhealthy",
+            nodeCounts=_counts(_health_of(group)),
+            cloudProviderTarget=group.target,
+            minSize=group.min,
+            maxSize=group.max,
+        )
         return {
             "name": group.group,
-            "health": part(
-                old_parts,
-                "health",
-                "Healthy" if group.healthy else "Unhealthy",
-                nodeCounts=_counts(_health_of(group)),
-                cloudProviderTarget=group.target,
-                minSize=group.min,
-                maxSize=group.max,
-            ),
+            "health": group_health,
             "scaleUp": part(old_parts, "scaleUp", status, **backoff),
             "scaleDown": scale_down(old_parts, group.candidates),
         }
 
-    wide, old_list = _at(old_document, "clusterWide"), old_document.get("nodeGroups")
-    old_list = (
-        [item for item in old_list if isinstance(item, dict)] if isinstance(old_list, list) else []
-    )
-    old_groups = {str(item.get("name")): item for item in old_list}
-    growing = any(group.in_progress for group in plan.groups)
+    old_wide = _at(old_document, "clusterWide")
+    old_groups = _old_groups(old_document)
+    is_growing = any(group.in_progress for group in plan.groups)
+    health_word = "Healthy" if health.healthy else "Unhealthy"
     return {
         "time": long_time(plan.at),
         "autoscalerStatus": "Running",
         "clusterWide": {
-            "health": part(
-                wide,
-                "health",
-                "Healthy" if health.healthy else "Unhealthy",
-                nodeCounts=_counts(health),
-            ),
-            "scaleUp": part(wide, "scaleUp", "InProgress" if growing else "NoActivity"),
-            "scaleDown": scale_down(wide, len(plan.unneeded)),
+            "health": part(old_wide, "health", health_word, nodeCounts=_counts(health)),
+            "scaleUp": part(old_wide, "scaleUp", "InProgress" if is_growing else "NoActivity"),
+            "scaleDown": scale_down(old_wide, len(plan.unneeded)),
         },
         "nodeGroups": [
             group_status(group, old_groups.get(group.group, {}))
             for group in sorted(plan.groups, key=lambda group: group.group)
         ],
     }
+
+
+def _old_groups(old_document: Document) -> dict[str, Document]:
+    rows = old_document.get("nodeGroups")
+    if not isinstance(rows, list):
+        return {}
+    return {str(row.get("name")): row for row in rows if isinstance(row, dict)}
 
 
 def _growth(group: GroupVerdict) -> tuple[str, Document]:
@@ -162,15 +165,16 @@ def _growth(group: GroupVerdict) -> tuple[str, Document]:
         return "Unhealthy", {}
     if group.backoff is None:
         return "NoActivity", {}
-    code, message = (str(group.backoff.params.get(name, "")) for name in ("code", "error"))
+    code = str(group.backoff.params.get("code", ""))
+    message = str(group.backoff.params.get("error", ""))
     return "Backoff", {"backoffInfo": {"errorCode": code, "errorMessage": shortened(message)}}
 
 
 def shortened(message: str) -> str:
     """Return at most 500 characters; the last eleven of a longer text say that it was truncated."""
-    return (
-        message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(CUT)] + CUT
-    )
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    return message[: LONGEST_MESSAGE - len(CUT)] + CUT
 
 
 def _health_of(group: GroupVerdict) -> Health:
@@ -188,15 +192,17 @@ def _health_of(group: GroupVerdict) -> Health:
 
 
 def _counts(health: Health) -> Document:
+    registered: Document = {
+        "total": health.registered,
+        "ready": health.ready,
+        "notStarted": health.not_started,
+        "suspended": health.suspended,
+    }
+    if health.being_deleted:
+        registered["beingDeleted"] = health.being_deleted
+    registered["unready"] = {"total": health.unready, "resourceUnready": health.resource_unready}
     return {
-        "registered": {
-            "total": health.registered,
-            "ready": health.ready,
-            "notStarted": health.not_started,
-            "suspended": health.suspended,
-            **({"beingDeleted": health.being_deleted} if health.being_deleted else {}),
-            "unready": {"total": health.unready, "resourceUnready": health.resource_unready},
-        },
+        "registered": registered,
         "longUnregistered": health.long_unregistered,
         "unregistered": health.unregistered,
     }
@@ -208,8 +214,9 @@ def _counts(health: Health) -> Document:
 def long_time(at: float) -> str:
     """Return `2026-08-22 09:15:02.123456789 +0000 UTC`, as Go prints a
     time, with all nine digits."""
-    whole, rest = divmod(round(at * 1e9), 10**9)
-    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d} +0000 UTC"
+    seconds, nanoseconds = divmod(round(at * 1e9), 10**9)
+    instant = datetime.fromtimestamp(seconds, UTC)
+    return f"{instant:%Y-%m-%d %H:%M:%S}.{nanoseconds:09d} +0000 UTC"
 
 
 def render(status_document: Document) -> str:
@@ -233,14 +240,17 @@ def parse(text: str) -> Document:
 
 def digest(status_document: Document) -> str:
     """Return a digest that is equal for two documents that differ in their times only."""
-    return hashlib.sha256(msgspec.json.encode(_timeless(status_document))).hexdigest()[:16]
+    text = msgspec.json.encode(_timeless(status_document))
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
         times = ("time", "lastProbeTime", "lastTransitionTime")
         return {name: _timeless(item) for name, item in value.items() if name not in times}
-    return [_timeless(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_timeless(item) for item in value]
+    return value
 
 
 def _at(value: Any, name: str) -> Document:
