@@ -103,36 +103,34 @@ def counted(number: int, noun: str) -> str:
 
 def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
     """Return the first status that applies, the worst first."""
-    state, pause = summary.passed.state, whole(summary.pauses)
-    last, failure = state.last_pass, state.failure
+    state = summary.passed.state
+    pause = whole(summary.pauses)
+    last = state.last_pass
     interval = summary.policy.scan_interval if summary.policy is not None else 0.0
-    late = bool(last) and now - last > interval + LATE_AFTER
-    braked = bool(last) and summary.gauges.get(key("brake"), 0.0) > 0
-    unsafe = bool(last) and summary.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0
-    since = failure.since if failure is not None else 0.0
-    waiting = summary.pending
-    wait = "1 pod waits" if waiting == 1 else f"{waiting} pods wait"
+    is_late = bool(last) and now - last > interval + LATE_AFTER
+    is_braked = bool(last) and summary.gauges.get(key("brake"), 0.0) > 0
+    is_unsafe = bool(last) and summary.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0
+    failing_since = state.failure.since if state.failure is not None else 0.0
+    pending = summary.pending
+    wait = "1 pod waits" if pending == 1 else f"{pending} pods wait"
+    failure = summary.failure
+    unready = "too many nodes are not ready; nothing is changed"
     statuses: tuple[tuple[bool, ClusterStatus], ...] = (
         (bool(summary.problem), ClusterStatus("not read", Tone.BAD, summary.problem, 0.0, 0)),
         (not summary.plans, ClusterStatus("off", Tone.INFO, "the policy's mode is off", 0.0, 8)),
-        (late, ClusterStatus("no passes", Tone.BAD, summary.failure or "no pass is made", last, 1)),
-        (bool(summary.failure), ClusterStatus("passes fail", Tone.BAD, summary.failure, since, 2)),
+        (is_late, ClusterStatus("no passes", Tone.BAD, failure or "no pass is made", last, 1)),
+        (bool(failure), ClusterStatus("passes fail", Tone.BAD, failure, failing_since, 2)),
         (
-            braked,
+            is_braked,
             ClusterStatus("circuit breaker tripped", Tone.BAD, "removals are blocked", 0.0, 3),
         ),
-        (
-            unsafe,
-            ClusterStatus(
-                UNHEALTHY, Tone.BAD, "too many nodes are not ready; nothing is changed", 0.0, 3
-            ),
-        ),
+        (is_unsafe, ClusterStatus(UNHEALTHY, Tone.BAD, unready, 0.0, 3)),
         (
             pause is not None,
             ClusterStatus("paused", Tone.WARN, pause.reason if pause else "", 0.0, 4),
         ),
         (not last, ClusterStatus("no pass yet", Tone.INFO, "", 0.0, 6)),
-        (waiting > 0, ClusterStatus(wait, Tone.WARN, "", 0.0, 5)),
+        (pending > 0, ClusterStatus(wait, Tone.WARN, "", 0.0, 5)),
         (True, ClusterStatus("ok", Tone.OK, "", 0.0, 7)),
     )
     return next(status for applies, status in statuses if applies)
@@ -143,51 +141,39 @@ def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
 
 def needs(details: ClusterDetails, status: ClusterStatus, now: float) -> list[Need]:
     """Return what needs a person, the most urgent first."""
+    gaps = [
+        Need(gap.name or gap.kind, f"not read: {gap.detail}", anchor="gaps")
+        for gap in details.plan.gaps[:LISTED]
+    ]
     return [
         *_of_cluster(details, status),
         *_of_breaker(details, now),
         *_of_pods(details),
         *_of_nodes(details, now),
+        *_sick_groups(details),
+        *_resting(details),
         *_of_groups(details),
-        *(
-            Need(gap.name or gap.kind, f"not read: {gap.detail}", anchor="gaps")
-            for gap in details.plan.gaps[:LISTED]
-        ),
+        *gaps,
     ]
 
 
 def _of_cluster(details: ClusterDetails, status: ClusterStatus) -> list[Need]:
     name = details.summary.name
+    detail = status.detail
     if status.rank == 0:
         command = shlex.join(("outscaler", "get", "policy", name))
-        return [
-            Need(
-                "Policy",
-                status.detail,
-                "not in force",
-                anchor="policies-not-in-effect",
-                command=command,
-            )
-        ]
+        anchor = "policies-not-in-effect"
+        return [Need("Policy", detail, "not in force", anchor=anchor, command=command)]
     if status.rank in (1, 2):
         command = shlex.join(("outscaler", "history", name, "--kind", "pass"))
         note = "no pass is made" if status.rank == 1 else "nothing is decided"
-        return [
-            Need(
-                "Passes",
-                status.detail,
-                note,
-                status.since,
-                anchor="missing-passes",
-                command=command,
-            )
-        ]
+        anchor = "missing-passes"
+        return [Need("Passes", detail, note, status.since, anchor=anchor, command=command)]
     if status.word == UNHEALTHY:
-        health, command = details.plan.health, shlex.join(("outscaler", "get", "nodes", name))
-        text = (
-            f"{health.unready} of {counted(health.registered, 'node')} are not ready; nothing is "
-            "changed until they are"
-        )
+        health = details.plan.health
+        command = shlex.join(("outscaler", "get", "nodes", name))
+        nodes = counted(health.registered, "node")
+        text = f"{health.unready} of {nodes} are not ready; nothing is changed until they are"
         return [Need("Nodes", text, anchor="notification-clusterunhealthy", command=command)]
     if details.undecided and details.summary.plans and details.summary.passed.last_pass:
         return [Need("Last decision", details.undecided, anchor="empty-plans")]
@@ -198,42 +184,31 @@ def _of_breaker(details: ClusterDetails, now: float) -> list[Need]:
     breaker = details.memory.breaker
     if not breaker.tripped_at or details.memory.released_until > now:
         return []
-    text = (
-        f"a plan would have removed {counted(breaker.wanted, 'node')} at once; no node is removed "
-        "until it is released"
-    )
+    nodes = counted(breaker.wanted, "node")
+    text = f"a plan would have removed {nodes} at once; no node is removed until it is released"
     command = shlex.join(("outscaler", "release", details.summary.name))
-    return [
-        Need(
-            "Circuit breaker",
-            text,
-            "",
-            breaker.tripped_at,
-            anchor="tripped-circuit-breaker",
-            command=command,
-        ),
-    ]
+    anchor = "tripped-circuit-breaker"
+    return [Need("Circuit breaker", text, "", breaker.tripped_at, anchor=anchor, command=command)]
+
+
+def _explain(details: ClusterDetails, kind: str, name: str) -> str:
+    return shlex.join(("outscaler", "explain", kind, name, "--cluster", details.summary.name))
 
 
 def _of_pods(details: ClusterDetails) -> list[Need]:
     rows = details.plan.unschedulable
     listed = []
     for verdict in rows[:LISTED]:
+        first = verdict.pods[0]
         more = len(verdict.pods) - 1
-        command = shlex.join(
-            ("outscaler", "explain", "pod", verdict.pods[0], "--cluster", details.summary.name)
-        )
         note = f"and {counted(more, 'pod')} like it" if more else ""
         text = pods_reason(verdict.reasons, verdict.against)
-        listed.append(Need(verdict.pods[0], text, note, page="pods", command=command))
-    if len(rows) > LISTED:
-        listed.append(
-            Need(
-                f"{counted(len(rows) - LISTED, 'more kind')} of pods",
-                "no node for them either",
-                page="pods",
-            )
-        )
+        command = _explain(details, "pod", first)
+        listed.append(Need(first, text, note, page="pods", command=command))
+    more_kinds = len(rows) - LISTED
+    if more_kinds > 0:
+        subject = f"{counted(more_kinds, 'more kind')} of pods"
+        listed.append(Need(subject, "no node for them either", page="pods"))
     return listed
 
 
@@ -252,87 +227,62 @@ _NODE_NOTES: Mapping[ReasonCode, tuple[str, str]] = {
 
 
 def _of_nodes(details: ClusterDetails, now: float) -> list[Need]:
-    """Return nodes that their vendor takes back without a remedy, that are overdue, and
-    groups too sick to repair."""
-    plan, name, listed = details.plan, details.summary.name, []
-    noted = [note for code in _NODE_NOTES for note in plan.notes if note.code is code]
-    for note in noted[:LISTED]:
-        node, until = str(note.params.get("node", "")), note.params.get("until")
+    """Return nodes that their vendor takes back without a remedy, and that are overdue."""
+    plan = details.plan
+    notes = [note for code in _NODE_NOTES for note in plan.notes if note.code is code]
+    listed = []
+    for note in notes[:LISTED]:
+        node = str(note.params.get("node", ""))
+        until = note.params.get("until")
         anchor, text = _NODE_NOTES[note.code]
-        left = (
-            f"; {spoken(until - now)} left"
-            if isinstance(until, int | float) and until > now
-            else ""
-        )
+        if isinstance(until, int | float) and until > now:
+            text += f"; {spoken(until - now)} left"
         verdict = verdict_of(plan, node)
-        held = (
-            f": {sentence(verdict.held)}"
-            if verdict is not None and verdict.held is not None
-            else ""
-        )
-        command = shlex.join(("outscaler", "explain", "node", node, "--cluster", name))
-        listed.append(
-            Need(node, f"{text}{left}{held}", page="nodes", anchor=anchor, command=command)
-        )
-    if len(noted) > LISTED:
-        listed.append(
-            Need(
-                counted(len(noted) - LISTED, "more node"), "announced or overdue, too", page="nodes"
-            )
-        )
-    group_of, sick = details.overview.group_of, dict[str, Reason]()
-    for verdict in plan.lifecycle:
-        if (
-            verdict.held is not None
-            and verdict.held.code is ReasonCode.TOO_MANY_UNHEALTHY
-            and verdict.node in group_of
-        ):
-            sick.setdefault(group_of[verdict.node].group, verdict.held)
-    for group, reason in sorted(sick.items())[:LISTED]:
-        command = shlex.join(
-            ("outscaler", "explain", "group", details.name_of(group), "--cluster", name)
-        )
-        listed.append(
-            Need(
-                details.name_of(group),
-                sentence(reason),
-                "no repair",
-                0.0,
-                group,
-                "groups",
-                "toomanyunhealthy",
-                command,
-            )
-        )
-    return [*listed, *_resting(details)]
+        if verdict is not None and verdict.held is not None:
+            text += f": {sentence(verdict.held)}"
+        command = _explain(details, "node", node)
+        listed.append(Need(node, text, page="nodes", anchor=anchor, command=command))
+    more = len(notes) - LISTED
+    if more > 0:
+        subject = counted(more, "more node")
+        listed.append(Need(subject, "announced or overdue, too", page="nodes"))
+    return listed
+
+
+def _sick_groups(details: ClusterDetails) -> list[Need]:
+    """Return the groups that are too sick to repair."""
+    group_of = details.overview.group_of
+    reasons: dict[str, Reason] = {}
+    for verdict in details.plan.lifecycle:
+        held = verdict.held
+        if held is None or held.code is not ReasonCode.TOO_MANY_UNHEALTHY:
+            continue
+        if verdict.node in group_of:
+            reasons.setdefault(group_of[verdict.node].group, held)
+    needs = []
+    for group, reason in sorted(reasons.items())[:LISTED]:
+        name = details.name_of(group)
+        command = _explain(details, "group", name)
+        needs.append(_group_need(name, reason, "no repair", group, "toomanyunhealthy", command))
+    return needs
 
 
 def _resting(details: ClusterDetails) -> list[Need]:
     """Return the groups whose new nodes are no better than those that they replace."""
-    rests = (
-        [note for note in details.plan.notes if note.code is ReasonCode.RENEWAL_RESTS]
-        if details.plan
-        else []
-    )
-    needs: list[Need] = []
-    for note in rests[:LISTED]:
+    notes = [note for note in details.plan.notes if note.code is ReasonCode.RENEWAL_RESTS]
+    needs = []
+    for note in notes[:LISTED]:
         group = str(note.params.get("group", ""))
-        command = shlex.join(
-            ("outscaler", "retry", details.summary.name, "group", details.name_of(group))
-        )
-        needs.append(
-            Need(
-                details.name_of(group),
-                sentence(note),
-                "it rests",
-                0.0,
-                group,
-                "groups",
-                "renewalrests",
-                command,
-            )
-        )
+        name = details.name_of(group)
+        command = shlex.join(("outscaler", "retry", details.summary.name, "group", name))
+        needs.append(_group_need(name, note, "it rests", group, "renewalrests", command))
     return needs
+
+
+def _group_need(
+    name: str, reason: Reason, note: str, group: str, anchor: str, command: str
+) -> Need:
+    return Need(name, sentence(reason), note, 0.0, group, "groups", anchor, command)
 
 
 _MEANS = {
@@ -344,26 +294,24 @@ _MEANS = {
 def _of_groups(details: ClusterDetails) -> list[Need]:
     listed = []
     for row in details.groups:
-        if row.status.tone is not Tone.BAD:
+        status = row.status
+        if status.tone is not Tone.BAD:
             continue
-        backoff = (
-            details.memory.groups[row.group].backoff if row.group in details.memory.groups else None
-        )
-        name = details.summary.name
-        if row.status.until and backoff is not None:
-            again = f"; next try {format_time(row.status.until)}"
-            note = (
-                f"backing off, {counted(backoff.attempt, 'failure')} in a row"
-                if backoff.attempt > 1
-                else "backing off"
-            )
-            command = shlex.join(("outscaler", "retry", name, "group", row.name))
+        memory = details.memory.groups.get(row.group)
+        backoff = memory.backoff if memory is not None else None
+        text = status.detail or _MEANS.get(status.word, status.word)
+        if status.until and backoff is not None:
+            text += f"; next try {format_time(status.until)}"
+            note = "backing off"
+            if backoff.attempt > 1:
+                note += f", {counted(backoff.attempt, 'failure')} in a row"
+            cluster = details.summary.name
+            command = shlex.join(("outscaler", "retry", cluster, "group", row.name))
         else:
-            again, note = "", row.status.word
-            command = shlex.join(("outscaler", "explain", "group", row.name, "--cluster", name))
-        text = f"{row.status.detail or _MEANS.get(row.status.word, row.status.word)}{again}"
+            note = status.word
+            command = _explain(details, "group", row.name)
         listed.append(
-            Need(row.name, text, note, row.status.since, row.group, "groups", command=command)
+            Need(row.name, text, note, status.since, row.group, "groups", command=command)
         )
     return listed[:LISTED]
 
@@ -378,25 +326,20 @@ def pods_reason(
     nodes each reason excludes, which counts where there is no group."""
     main = [lasting_first(of_group)[0] for of_group in reasons.values() if of_group]
     if not main:
-        nodes = "; ".join(
-            f"{sentence(reason)} ({counted(count, 'node')})" for reason, count in against[:3]
-        )
-        return f"no node group could help{f': {nodes}' if nodes else ''}"
+        nodes = [f"{sentence(reason)} ({counted(count, 'node')})" for reason, count in against[:3]]
+        if not nodes:
+            return "no node group could help"
+        return f"no node group could help: {'; '.join(nodes)}"
     codes = {(reason.code, reason.params.get("resource")) for reason in main}
     if len(codes) == 1 and main[0].code is ReasonCode.INSUFFICIENT:
         resource = str(main[0].params.get("resource", ""))
-        needed, largest = (
-            max(_number(reason, name) for reason in main) for name in ("needs", "offers")
-        )
-        amounts = [_amount(resource, amount) for amount in (needed, largest)]
-        return (
-            f"asks for {amounts[0]} {resource}; the largest machine of any group offers "
-            f"{amounts[1]}"
-        )
-    grouped = Counter(sentence(reason) for reason in main).most_common(3)
-    if len(grouped) == 1:
-        return grouped[0][0]
-    return "; ".join(f"{text} ({counted(count, 'group')})" for text, count in grouped)
+        needed = _amount(resource, max(_number(reason, "needs") for reason in main))
+        largest = _amount(resource, max(_number(reason, "offers") for reason in main))
+        return f"asks for {needed} {resource}; the largest machine of any group offers {largest}"
+    groups = Counter(sentence(reason) for reason in main).most_common(3)
+    if len(groups) == 1:
+        return groups[0][0]
+    return "; ".join(f"{text} ({counted(count, 'group')})" for text, count in groups)
 
 
 def _number(reason: Reason, name: str) -> int:
@@ -471,8 +414,7 @@ def _replacement(details: ClusterDetails, view: ReplacementView) -> OperationPro
     text = replacement_action(view, details.names)
     if view.saves > 0 and not view.purpose:
         text += f", saves {money(view.saves, details.overview.currency)} an hour"
-    proposed = view.state == ReplacementState.PROPOSED.value
-    done, of = (0, 0) if proposed else (view.done, view.of - 1)
+    is_proposed = view.state == ReplacementState.PROPOSED.value
     return OperationProgress(
         id=view.id,
         group="",
@@ -481,83 +423,96 @@ def _replacement(details: ClusterDetails, view: ReplacementView) -> OperationPro
         step=state_words(view.state),
         since=view.since,
         usually=0.0,
-        done=done,
-        of=of,
+        done=0 if is_proposed else view.done,
+        of=0 if is_proposed else view.of - 1,
     )
 
 
 def _progress(details: ClusterDetails, operation: Operation) -> OperationProgress:
-    spec, status = operation.spec, operation.status
+    spec = operation.spec
+    step = operation.status.step
     steps = _INTERRUPTED_STEPS if spec.interrupted else _STEPS[spec.kind]
-    step = steps.get(status.step, "waiting for its turn" if not status.step else status.step)
-    if spec.after and not status.step:
-        step = "waiting for another operation"
-    name, row = details.name_of(spec.group), details.group(spec.group)
-    nodes = [target.node or target.instance for target in spec.targets]
-    which = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
+    if step:
+        words = steps.get(step, step)
+    else:
+        words = "waiting for another operation" if spec.after else "waiting for its turn"
     done = of = 0
+    if spec.kind is OperationKind.SCALE_UP:
+        row = details.group(spec.group)
+        ready = row.ready if row is not None else 0
+        of = spec.to_size - spec.from_size
+        done = min(max(ready - spec.from_size, 0), of)
+    elif spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE):
+        of = len(steps) - 1
+        done = list(steps).index(step) if step in steps else 0
+    entries = (entry for entry in details.entries if entry.group == spec.group)
+    return OperationProgress(
+        spec.id,
+        spec.group,
+        spec.kind is OperationKind.SCALE_UP,
+        _operation_text(operation, details.name_of(spec.group)),
+        words,
+        spec.created_at,
+        usual_seconds(entries, spec.kind),
+        done,
+        of,
+        spec.leaves_at,
+    )
+
+
+def _operation_text(operation: Operation, name: str) -> str:
+    """Return what an operation does to the group of this name."""
+    spec = operation.spec
+    nodes = [target.node or target.instance for target in spec.targets]
+    subject = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
+    verb = "is" if len(nodes) == 1 else "are"
+    moved = sum(len(target.evict) for target in spec.targets)
+    moving = f", {counted(moved, 'pod')} to move" if moved else ""
     match spec.kind:
         case OperationKind.SCALE_UP:
-            pods = f" for {counted(len(spec.pods), 'pod')}" if spec.pods else ""
-            pods += (
-                f" to replace {replaced.replace(',', ', ')}"
-                if (replaced := status.data.get(REPLACES))
-                else ""
-            )
-            text = f"{name} grows from {spec.from_size} to {spec.to_size}{pods}"
-            of = spec.to_size - spec.from_size
-            done = min(max((row.ready if row is not None else 0) - spec.from_size, 0), of)
+            text = f"{name} grows from {spec.from_size} to {spec.to_size}"
+            if spec.pods:
+                text += f" for {counted(len(spec.pods), 'pod')}"
+            replaced = operation.status.data.get(REPLACES)
+            if replaced:
+                text += f" to replace {replaced.replace(',', ', ')}"
+            return text
         case OperationKind.DELETE_NODES:
-            moved = sum(len(target.evict) for target in spec.targets)
-            text = (
-                f"{which} of {name} is removed"
-                if len(nodes) == 1
-                else f"{which} of {name} are removed"
-            )
-            text += f" {disruption_words(spec.reason)}" if spec.reason else ""
-            text += f", {counted(moved, 'pod')} to move" if moved else ""
-            done, of = list(steps).index(status.step) if status.step in steps else 0, len(steps) - 1
+            why = f" {disruption_words(spec.reason)}" if spec.reason else ""
+            return f"{subject} of {name} {verb} removed{why}{moving}"
         case OperationKind.RESTART_NODE:
-            moved = sum(len(target.evict) for target in spec.targets)
-            text = f"{which} of {name} is restarted {disruption_words(spec.reason)}".rstrip()
-            text += f", {counted(moved, 'pod')} to move" if moved else ""
-            done, of = list(steps).index(status.step) if status.step in steps else 0, len(steps) - 1
+            text = f"{subject} of {name} is restarted {disruption_words(spec.reason)}"
+            return f"{text.rstrip()}{moving}"
         case OperationKind.DECREASE_TARGET if spec.from_size == spec.to_size:
-            text = f"marks of old removals are taken off machines of {name}"
+            return f"marks of old removals are taken off machines of {name}"
         case OperationKind.DECREASE_TARGET:
-            text = f"the target of {name} is lowered from {spec.from_size} to {spec.to_size}"
+            return f"the target of {name} is lowered from {spec.from_size} to {spec.to_size}"
         case _:
-            text = (
-                f"{counted(len(nodes), 'machine')} of {name} that never became a node is given back"
-            )
-    usually = usual_seconds(
-        (entry for entry in details.entries if entry.group == spec.group), spec.kind
-    )
-    up = spec.kind is OperationKind.SCALE_UP
-    since, ends = spec.created_at, spec.leaves_at
-    return OperationProgress(spec.id, spec.group, up, text, step, since, usually, done, of, ends)
+            machines = counted(len(nodes), "machine")
+            return f"{machines} of {name} that never became a node is given back"
 
 
 # -- what is paused
+
+
+_PARTS: Mapping[PausedPart, tuple[str, tuple[str, ...]]] = {
+    PausedPart.ALL: ("Everything", ()),
+    PausedPart.GROWTH: ("Growth", ("--growth",)),
+    PausedPart.REMOVALS: ("Removals", ("--removals",)),
+}
+"""What is paused, and the option of `outscaler resume` that ends it."""
 
 
 def paused(cluster: str, pauses: Sequence[Pause], names: Mapping[str, str]) -> list[Paused]:
     """Return the pauses in force. names: of groups by their id."""
     rows = []
     for pause in pauses:
-        part = {
-            PausedPart.ALL: "Everything",
-            PausedPart.GROWTH: "Growth",
-            PausedPart.REMOVALS: "Removals",
-        }[pause.part]
-        words = ["outscaler", "resume", cluster]
-        words += {
-            PausedPart.ALL: [],
-            PausedPart.GROWTH: ["--growth"],
-            PausedPart.REMOVALS: ["--removals"],
-        }[pause.part]
-        words += ["--group", names.get(pause.group, pause.group)] if pause.group else []
-        of_group = f" of {names.get(pause.group, pause.group)}" if pause.group else ""
-        by = pause.by.rpartition("/")[2]
-        rows.append(Paused(f"{part}{of_group}", pause.reason, by, pause.until, shlex.join(words)))
+        subject, option = _PARTS[pause.part]
+        command = ["outscaler", "resume", cluster, *option]
+        if pause.group:
+            name = names.get(pause.group, pause.group)
+            subject += f" of {name}"
+            command += ["--group", name]
+        _, _, by = pause.by.rpartition("/")
+        rows.append(Paused(subject, pause.reason, by, pause.until, shlex.join(command)))
     return rows
