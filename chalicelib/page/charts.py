@@ -86,7 +86,8 @@ def first_span(points: Sequence[GaugePoint], hours: Sequence[GaugePoint], now: f
     """Return the choice that a cluster's page begins with: a new cluster
     fills no more than an hour."""
     oldest = min((point.at for point in (*hours[:1], *points[:1])), default=0.0)
-    return (SPANS[0] if oldest > now - HOUR else USUAL).key
+    is_new = oldest > now - HOUR
+    return SPANS[0].key if is_new else USUAL.key
 
 
 def charts(
@@ -103,19 +104,17 @@ def charts(
     first = int(now // every) - count + 1
     by_slot = {int(point.at // every): point for point in (hours if span.hourly else points)}
     shown = [by_slot.get(first + slot) for slot in range(count)]
-    columns = {
-        name: ",".join("" if p is None else _text(value(p)) for p in shown)
-        for name, value in _COLUMNS.items()
-    }
+    columns = {name: _column(shown, value) for name, value in _COLUMNS.items()}
     begin = first * every
-    return Charts(
-        span,
-        begin,
-        every,
-        columns,
-        _rows([point for point in shown if point is not None], span.row),
-        tuple(mark for mark in marks if mark.at >= begin),
-    )
+    rows = _rows([point for point in shown if point is not None], span.row)
+    shown_marks = tuple(mark for mark in marks if mark.at >= begin)
+    return Charts(span, begin, every, columns, rows, shown_marks)
+
+
+def _column(
+    points: Sequence[GaugePoint | None], value: Callable[[GaugePoint], float | None]
+) -> str:
+    return ",".join("" if point is None else _text(value(point)) for point in points)
 
 
 _COLUMNS: dict[str, Callable[[GaugePoint], float | None]] = {
@@ -139,19 +138,22 @@ def _text(value: float | None) -> str:
 def _rows(points: Sequence[GaugePoint], seconds: float) -> tuple[ChartRow, ...]:
     by_row: dict[float, list[GaugePoint]] = {}
     for point in points:
-        by_row.setdefault(point.at // seconds * seconds, []).append(point)
-    return tuple(
-        ChartRow(
+        begin = point.at // seconds * seconds
+        by_row.setdefault(begin, []).append(point)
+    rows = []
+    for at, of_row in sorted(by_row.items(), reverse=True):
+        last = of_row[-1]
+        row = ChartRow(
             at,
-            of_row[-1].nodes,
-            None if of_row[-1].wanted < 0 else of_row[-1].wanted,
+            last.nodes,
+            None if last.wanted < 0 else last.wanted,
             max(point.pending for point in of_row),
-            None if of_row[-1].cpu < 0 else of_row[-1].cpu,
-            None if of_row[-1].memory < 0 else of_row[-1].memory,
-            _known(of_row[-1].cost),
+            None if last.cpu < 0 else last.cpu,
+            None if last.memory < 0 else last.memory,
+            _known(last.cost),
         )
-        for at, of_row in sorted(by_row.items(), reverse=True)
-    )
+        rows.append(row)
+    return tuple(rows)
 
 
 def marks_of(entries: Sequence[JournalEntry]) -> tuple[Mark, ...]:
@@ -177,19 +179,19 @@ class Cells(msgspec.Struct, frozen=True):
 def cells(ready: int, coming: int, least: int, most: int) -> Cells:
     """Return one cell per node up to the maximum, or three rectangles where there are too many."""
     count = max(most, ready + coming, 1)
+    free = count - ready - coming
     width = CELLS / count
     if count <= MOST_CELLS:
-        kinds = ["ready"] * ready + ["coming"] * coming + ["free"] * (count - ready - coming)
-        rectangles = tuple(
+        kinds = ["ready"] * ready + ["coming"] * coming + ["free"] * free
+        rectangles = [
             (round(at * width + 1, 1), round(width - 2, 1), kind) for at, kind in enumerate(kinds)
-        )
+        ]
     else:
-        parts = (
-            (0, ready, "ready"),
-            (ready, coming, "coming"),
-            (ready + coming, count - ready - coming, "free"),
-        )
-        rectangles = tuple(
-            (round(at * width, 1), round(n * width, 1), kind) for at, n, kind in parts if n > 0
-        )
-    return Cells(rectangles, round(min(least * width, CELLS - 1), 1) if least > 0 else None)
+        parts = ((0, ready, "ready"), (ready, coming, "coming"), (ready + coming, free, "free"))
+        rectangles = [
+            (round(at * width, 1), round(nodes * width, 1), kind)
+            for at, nodes, kind in parts
+            if nodes > 0
+        ]
+    minimum = round(min(least * width, CELLS - 1), 1) if least > 0 else None
+    return Cells(tuple(rectangles), minimum)
