@@ -128,44 +128,46 @@ def changes(old_memory: Memory, new_memory: Memory) -> tuple[Change, ...]:
     """Return the changes from one memory to the other. Operations are excluded, because executors
     write them; released_until is excluded, because an operator sets it (memory.py)."""
     all_changes: list[Change] = []
-    old_times, new_times = ChangedTimes.of(old_memory), ChangedTimes.of(new_memory)
+    old_times = ChangedTimes.of(old_memory)
+    new_times = ChangedTimes.of(new_memory)
     if old_times != new_times:
         all_changes.append(times_change(old_times, new_times))
     if old_memory.breaker != new_memory.breaker:
-        old, new = (
-            None if state == BreakerState() else state
-            for state in (old_memory.breaker, new_memory.breaker)
-        )
-        all_changes.append(row_change(BREAKER, old, new, BreakerState))
+        old_breaker = _unless(BreakerState(), old_memory.breaker)
+        new_breaker = _unless(BreakerState(), new_memory.breaker)
+        all_changes.append(row_change(BREAKER, old_breaker, new_breaker, BreakerState))
     for prefix, field, kind in _BY_KEY:
-        before, after = getattr(old_memory, field), getattr(new_memory, field)
-        changed = sorted(
-            key for key in before.keys() | after.keys() if before.get(key) != after.get(key)
-        )
+        before = getattr(old_memory, field)
+        after = getattr(new_memory, field)
+        keys = before.keys() | after.keys()
+        changed = sorted(key for key in keys if before.get(key) != after.get(key))
         all_changes.extend(
             row_change(prefix + key, before.get(key), after.get(key), kind) for key in changed
         )
     for prefix, field, kind in _COMPRESSED:
-        nothing = getattr(_NO_MEMORY, field)
-        before, after = (
-            None if value == nothing else value
-            for value in (getattr(old_memory, field), getattr(new_memory, field))
-        )
+        default = getattr(_NO_MEMORY, field)
+        before = _unless(default, getattr(old_memory, field))
+        after = _unless(default, getattr(new_memory, field))
         all_changes.extend(_piece_changes(prefix, before, after, kind))
     return tuple(all_changes)
+
+
+def _unless(default: Any, value: Any) -> Any:
+    """Return a value; None, for which no row is stored, where it is the default."""
+    return None if value == default else value
 
 
 def row_change(item: str, before: Any, after: Any, kind: Any) -> Change:
     """Return the change of one JSON row; None means no row."""
     data = b"" if after is None else canonical(after, kind)
-    return Change(
-        item, version_of(before, kind), fingerprint(data) if data else ABSENT, text=data.decode()
-    )
+    version = fingerprint(data) if data else ABSENT
+    return Change(item, version_of(before, kind), version, text=data.decode())
 
 
 def times_change(old_times: ChangedTimes, new_times: ChangedTimes) -> Change:
     """Return the change of the cluster-wide instants; where none is known, no row is stored."""
-    old, new = (None if times == ChangedTimes() else times for times in (old_times, new_times))
+    old = _unless(ChangedTimes(), old_times)
+    new = _unless(ChangedTimes(), new_times)
     return row_change(HEAD, old, new, ChangedTimes)
 
 
@@ -176,24 +178,24 @@ def _piece_changes(prefix: str, before: Any, after: Any, kind: Any) -> Iterator[
     expected = version_of(before, kind)
     old_count = 0 if before is None else len(pack(canonical(before, kind)))
     data = b"" if after is None else canonical(after, kind)
-    pieces, version = (pack(data), fingerprint(data)) if data else ((), ABSENT)
+    pieces = pack(data) if data else ()
+    version = fingerprint(data) if data else ABSENT
     for at in range(max(len(pieces), old_count)):
+        item = f"{prefix}{at:03d}"
         checked = expected if at == 0 else ANY
         if at < len(pieces):
-            yield Change(f"{prefix}{at:03d}", checked, version, blob=pieces[at], parts=len(pieces))
+            yield Change(item, checked, version, blob=pieces[at], parts=len(pieces))
         else:
-            yield Change(f"{prefix}{at:03d}", checked, ABSENT)
+            yield Change(item, checked, ABSENT)
 
 
 def confirm(memory: Memory, last_success: float) -> Memory:
     """Return the memory with the confirmations of timers that passes have not written.
     last_success: of the lease."""
-    nodes = {
-        name: msgspec.structs.replace(node, confirmed_at=last_success)
-        if node.unneeded_since and 0 < last_success - node.confirmed_at < CONFIRMED_FOR
-        else node
-        for name, node in memory.nodes.items()
-    }
+    nodes = dict(memory.nodes)
+    for name, node in memory.nodes.items():
+        if node.unneeded_since and 0 < last_success - node.confirmed_at < CONFIRMED_FOR:
+            nodes[name] = msgspec.structs.replace(node, confirmed_at=last_success)
     return msgspec.structs.replace(memory, nodes=nodes)
 
 
@@ -202,11 +204,14 @@ def is_confirmation(
 ) -> bool:
     """Return whether the new timers follow from the old ones and the instant of the pass, so that
     they need not be written."""
-    return old_nodes.keys() == new_nodes.keys() and all(
-        new == msgspec.structs.replace(old_nodes[name], confirmed_at=new.confirmed_at)
-        and 0 <= new.confirmed_at - old_nodes[name].confirmed_at < CONFIRMED_FOR
-        for name, new in new_nodes.items()
-    )
+    if old_nodes.keys() != new_nodes.keys():
+        return False
+    return all(_is_confirmed(old_nodes[name], new) for name, new in new_nodes.items())
+
+
+def _is_confirmed(old: NodeMemory, new: NodeMemory) -> bool:
+    confirmed = msgspec.structs.replace(old, confirmed_at=new.confirmed_at)
+    return new == confirmed and 0 <= new.confirmed_at - old.confirmed_at < CONFIRMED_FOR
 
 
 # --- writes
@@ -291,18 +296,17 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
         }
     for prefix, field, kind in _COMPRESSED:
         pieces = _pieces(prefix, by_item)
-        blobs, items = tuple(piece.blob for piece in pieces), tuple(piece.item for piece in pieces)
         if pieces:
+            blobs = tuple(piece.blob for piece in pieces)
+            items = tuple(piece.item for piece in pieces)
             values[field] = adopted(items, pieces[0].version, unpack(blobs), kind)
-    values["operations"] = to_operations(
-        raw for item, raw in by_item.items() if item.startswith(OPEN)
-    )
+    open_rows = [raw for item, raw in by_item.items() if item.startswith(OPEN)]
+    values["operations"] = to_operations(open_rows)
     if BREAKER in by_item:
         values["breaker"] = one_row(BREAKER, BreakerState)
     if BREAKER_OVERRIDE in by_item:
-        values["released_until"] = (
-            row_of(BreakerOverrideRow, by_item[BREAKER_OVERRIDE]).until or 0.0
-        )
+        override = row_of(BreakerOverrideRow, by_item[BREAKER_OVERRIDE])
+        values["released_until"] = override.until or 0.0
     times = one_row(HEAD, ChangedTimes) if "text" in by_item.get(HEAD, {}) else ChangedTimes()
     return Memory(**values, **msgspec.structs.asdict(times)), tuple(adoptions)
 
@@ -333,9 +337,8 @@ def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
     gate_is_open = HeadRow.pending.does_not_exist()
     count: list[Action] = [HeadRow.patches.add(1)]
     if adoption.items == (HEAD,):
-        writes = [
-            table.update(cluster, HEAD, adopt_it + count, it_is_still_that_one & gate_is_open)
-        ]
+        condition = it_is_still_that_one & gate_is_open
+        writes = [table.update(cluster, HEAD, adopt_it + count, condition)]
     else:
         writes = [
             table.update(cluster, item, adopt_it, it_is_still_that_one) for item in adoption.items
@@ -353,9 +356,11 @@ def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
 def to_row(operation: Operation) -> OperationRow:
     """Return the row; under the open key while it is open, under the other key once it has
     ended."""
-    spec, status = operation.spec, operation.status
-    item = (OPEN if operation.is_open else ENDED) + spec.id
-    row = OperationRow(spec.cluster, item, text=encode(spec).decode(), **_attributes(status))
+    spec = operation.spec
+    status = operation.status
+    prefix = OPEN if operation.is_open else ENDED
+    text = encode(spec).decode()
+    row = OperationRow(spec.cluster, prefix + spec.id, text=text, **_attributes(status))
     if not operation.is_open:
         row.expires_at = int(status.updated_at + (PRICED_KEPT if spec.price else KEPT))
     return row
@@ -366,20 +371,16 @@ def to_operation(raw: Raw | OperationRow) -> Operation:
     row = row_of(OperationRow, raw) if isinstance(raw, dict) else raw
     with readable(row.cluster, row.item):
         progress = {name: getattr(row, name) for name in OperationStatus.__struct_fields__}
-        progress |= {"data": decode(row.data, dict[str, str]), "attempt": int(row.attempt)}
-        return Operation(
-            decode(row.text, OperationSpec), msgspec.convert(progress, OperationStatus)
-        )
+        progress["data"] = decode(row.data, dict[str, str])
+        progress["attempt"] = int(row.attempt)
+        spec = decode(row.text, OperationSpec)
+        return Operation(spec, msgspec.convert(progress, OperationStatus))
 
 
 def to_operations(rows: Iterable[Raw]) -> tuple[Operation, ...]:
     """Return several operations, the oldest first."""
-    return tuple(
-        sorted(
-            map(to_operation, rows),
-            key=lambda operation: (operation.spec.created_at, operation.spec.id),
-        )
-    )
+    operations = map(to_operation, rows)
+    return tuple(sorted(operations, key=lambda item: (item.spec.created_at, item.spec.id)))
 
 
 def status_actions(status: OperationStatus, *, leave: tuple[str, ...] = ()) -> list[Action]:
