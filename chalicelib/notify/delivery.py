@@ -70,7 +70,8 @@ def channels_of(
     """Return the channels of each cluster, by its name. deployment: what policies may
     name. topics: what publishes to topics, SNS unless given. stack: the deployment's name,
     by its table unless given."""
-    name, publisher = stack or stack_of(state_table(os.environ)), topics or TopicPublisher()
+    name = stack or stack_of(state_table(os.environ))
+    publisher = topics or TopicPublisher()
     webhooks = WebhookSender(permitted(deployment.loopback))
 
     def channels(cluster: str) -> Channels:
@@ -110,19 +111,18 @@ def _send(
     name: str, message: NoticeMessage, notifications: Notifications, channels: Channels, now: float
 ) -> None:
     """Send to one destination, by its key in the policy. An unknown one is passed over."""
-    cluster, webhook = channels.cluster, notifications.webhook
+    cluster = channels.cluster
+    webhook = notifications.webhook
     if name == "topic":
         event = _text(cloud_event(message, cluster, channels.stack))
         channels.publisher.publish(notifications.topic, event, topic_attributes(message, cluster))
     elif name == "chatTopic":
-        channels.publisher.publish(
-            notifications.chat_topic, _text(chat_message(message, cluster)), {}
-        )
+        text = _text(chat_message(message, cluster))
+        channels.publisher.publish(notifications.chat_topic, text, {})
     elif name == "webhook" and webhook is not None:
         event = _text(cloud_event(message, cluster, channels.stack))
-        channels.poster.post(
-            webhook.url, channels.read_secret(webhook.secret), message.id, now, event.encode()
-        )
+        secret = channels.read_secret(webhook.secret)
+        channels.poster.post(webhook.url, secret, message.id, now, event.encode())
 
 
 def _text(document: Mapping[str, object]) -> str:
@@ -180,9 +180,12 @@ def chat_message(message: NoticeMessage, cluster: str) -> dict[str, Any]:
     """Return the form that Amazon Q Developer in chat applications shows; it ignores every other
     one. The thread joins the end of a condition to its beginning."""
     condition = message.condition
-    word = {OPEN: condition.severity.value.upper(), CLOSED: "RESOLVED"}.get(
-        message.state, message.state.upper()
-    )
+    words = {OPEN: condition.severity.value.upper(), CLOSED: "RESOLVED"}
+    word = words.get(message.state, message.state.upper())
+    text = _markdown(condition.message)
+    next_steps = []
+    if condition.command:
+        next_steps = [condition.command, runbook_url(condition.type)]
     return {
         "version": "1.0",
         "source": "custom",
@@ -190,14 +193,12 @@ def chat_message(message: NoticeMessage, cluster: str) -> dict[str, Any]:
         "content": {
             "textType": "client-markdown",
             "title": f"{word}: {condition.type} in {cluster}"[:250],
-            "description": f"{_markdown(condition.message)}\nsince {format_time(message.since)}",
-            "nextSteps": [condition.command, runbook_url(condition.type)]
-            if condition.command
-            else [],
+            "description": f"{text}\nsince {format_time(message.since)}",
+            "nextSteps": next_steps,
         },
         "metadata": {
             "threadId": dedup_key(message, cluster),
-            "summary": f"{condition.type}: {_markdown(condition.message)}"[:250],
+            "summary": f"{condition.type}: {text}"[:250],
             "eventType": condition.type,
         },
     }
@@ -211,20 +212,21 @@ def dedup_key(message: NoticeMessage, cluster: str) -> str:
 
 def runbook_url(kind: str) -> str:
     """Return the section of the runbook about a type; test messages have none of their own."""
-    return (
-        f"{RUNBOOK}#"
-        f"{f'notification-{kind}'.replace('.', '') if kind in NOTICE_TYPES else 'notifications'}"
-    )
+    if kind not in NOTICE_TYPES:
+        return f"{RUNBOOK}#notifications"
+    heading = f"notification-{kind}".replace(".", "")
+    return f"{RUNBOOK}#{heading}"
 
 
 def _subject(message: NoticeMessage) -> str:
     condition = message.condition
-    named = (
+    objects = (
         ("groups", condition.group),
         ("nodes", condition.node),
         ("operations", condition.operation),
     )
-    return "/".join(f"{kind}/{quote(name, safe='')}" for kind, name in named if name) or "cluster"
+    parts = [f"{kind}/{quote(name, safe='')}" for kind, name in objects if name]
+    return "/".join(parts) or "cluster"
 
 
 def _plain(text: str) -> str:
