@@ -77,12 +77,11 @@ class OperationStep(msgspec.Struct, frozen=True):
 
 def events_of_end(ending: OperationEnd) -> list[Event]:
     """Return every event of an operation's end."""
-    return [
-        event
-        for fact, kind, outcome, events in ENDS
-        if ending.spec.kind is kind and isinstance(ending.outcome, outcome)
-        for event in events(fact, ending)
-    ]
+    all_events: list[Event] = []
+    for fact, kind, outcome, events in ENDS:
+        if ending.spec.kind is kind and isinstance(ending.outcome, outcome):
+            all_events += events(fact, ending)
+    return all_events
 
 
 def events_of_step(step: OperationStep) -> list[Event]:
@@ -99,11 +98,9 @@ def triggered(group: str, old: int, new: int, largest: int | None) -> str:
 
 def kept(outcome: Succeeded | Failed, node: str) -> str:
     """Return why this node of a removal still exists, empty if it does not."""
-    return (
-        outcome.message
-        if isinstance(outcome, Failed)
-        else str(outcome.facts.get(f"kept {node}", ""))
-    )
+    if isinstance(outcome, Failed):
+        return outcome.message
+    return str(outcome.facts.get(f"kept {node}", ""))
 
 
 def reason_of(spec: OperationSpec) -> str:
@@ -119,9 +116,8 @@ def reason_of(spec: OperationSpec) -> str:
 def _scaled_up(fact: str, end: OperationEnd) -> list[Event]:
     spec = end.spec
     size = sizes(spec.from_size, spec.to_size, end.largest)
-    return end.status_event(
-        fact, "ScaledUpGroup", f"Scale-up: group {spec.group} size set to {size}"
-    )
+    message = f"Scale-up: group {spec.group} size set to {size}"
+    return end.status_event(fact, "ScaledUpGroup", message)
 
 
 def _pods_helped(fact: str, end: OperationEnd) -> list[Event]:
@@ -163,26 +159,19 @@ def _node_result(fact: str, end: OperationEnd) -> list[Event]:
     """Report each node's own result, because some of several nodes may have been kept."""
     events = []
     for target in end.spec.targets:
-        why = kept(end.outcome, target.node)
+        node = target.node
+        why = kept(end.outcome, node)
+        own_fact = f"{fact}: kept" if why else fact
         if end.spec.interrupted:
             message = f"the node stays: {why}" if why else "the vendor has taken the node back"
-            events.append(
-                about_node(
-                    f"{fact}: kept" if why else fact, target.node, "NodeInterruption", message
-                )
-            )
+            events.append(about_node(own_fact, node, "NodeInterruption", message))
         elif why:
-            failed = (
-                "failed to drain and delete node" if target.evict else "failed to delete empty node"
-            )
-            message = f"{failed}: {why}"
-            events.append(
-                about_node(f"{fact}: kept", target.node, "ScaleDownFailed", message, type_=WARNING)
-            )
+            kind = "drain and delete node" if target.evict else "delete empty node"
+            message = f"failed to {kind}: {why}"
+            events.append(about_node(own_fact, node, "ScaleDownFailed", message, type_=WARNING))
         else:
-            events.append(
-                about_node(fact, target.node, "ScaleDown", "nodes removed by cluster autoscaler")
-            )
+            message = "nodes removed by cluster autoscaler"
+            events.append(about_node(own_fact, node, "ScaleDown", message))
     return events
 
 
@@ -202,34 +191,27 @@ def _not_restarted(fact: str, end: OperationEnd) -> list[Event]:
 
 
 def _target_not_lowered(fact: str, end: OperationEnd) -> list[Event]:
+    group = end.spec.group
     message = (
-        f"Failed to decrease target size for group {end.spec.group} after scale-up timeout: "
-        f"{end.error}"
+        f"Failed to decrease target size for group {group} after scale-up timeout: {end.error}"
     )
     return end.status_event(fact, "FailedToRevertScaleUp", message, WARNING)
 
 
 def _discarded(fact: str, end: OperationEnd) -> list[Event]:
-    return [
-        event
-        for target in end.spec.targets
-        for event in end.status_event(
-            fact, "DeleteUnregistered", f"Removed unregistered node {target.instance}"
-        )
-    ]
+    events: list[Event] = []
+    for target in end.spec.targets:
+        message = f"Removed unregistered node {target.instance}"
+        events += end.status_event(fact, "DeleteUnregistered", message)
+    return events
 
 
 def _not_discarded(fact: str, end: OperationEnd) -> list[Event]:
-    return [
-        event
-        for target in end.spec.targets
-        for event in end.status_event(
-            fact,
-            "DeleteUnregisteredFailed",
-            f"Failed to remove node {target.instance}: {end.error}",
-            WARNING,
-        )
-    ]
+    events: list[Event] = []
+    for target in end.spec.targets:
+        message = f"Failed to remove node {target.instance}: {end.error}"
+        events += end.status_event(fact, "DeleteUnregisteredFailed", message, WARNING)
+    return events
 
 
 _EndEvents = Callable[[str, OperationEnd], list[Event]]
@@ -254,7 +236,8 @@ ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _EndEvents
 
 def _marked(fact: str, step: OperationStep) -> list[Event]:
     spec = step.before.spec
-    if not step.sets_taint or step.outcome.step != ("evict" if spec.interrupted else "recheck"):
+    next_step = "evict" if spec.interrupted else "recheck"
+    if not step.sets_taint or step.outcome.step != next_step:
         return []
     message = "marked the node as toBeDeleted/unschedulable"
     return [about_node(fact, target.node, reason_of(spec), message) for target in spec.targets]
@@ -263,33 +246,32 @@ def _marked(fact: str, step: OperationStep) -> list[Event]:
 def _not_marked(fact: str, step: OperationStep) -> list[Event]:
     if not step.sets_taint or not step.gives_up:
         return []
-    message = (
-        "failed to mark the node as toBeDeleted/unschedulable: "
-        f"{step.why or 'see the end of the operation'}"
-    )
-    targets = step.before.spec.targets
+    why = step.why or "see the end of the operation"
+    message = f"failed to mark the node as toBeDeleted/unschedulable: {why}"
     return [
         about_node(fact, target.node, "ScaleDownFailed", message, type_=WARNING)
-        for target in targets
+        for target in step.before.spec.targets
     ]
 
 
+_EVICTIONS = {
+    "NodeRestart": "evicting pod, because its node will be restarted",
+    "NodeInterruption": "evicting pod, because the vendor takes its node back",
+}
+
+
 def _evicted(fact: str, step: OperationStep) -> list[Event]:
-    spec = step.before.spec
-    message = {
-        "NodeRestart": "evicting pod, because its node will be restarted",
-        "NodeInterruption": "evicting pod, because the vendor takes its node back",
-    }.get(reason_of(spec), "deleting pod for node scale down")
-    return about_pods(fact, step.outcome.evicted, reason_of(spec), message)
+    reason = reason_of(step.before.spec)
+    message = _EVICTIONS.get(reason, "deleting pod for node scale down")
+    return about_pods(fact, step.outcome.evicted, reason, message)
 
 
 def _not_evicted(fact: str, step: OperationStep) -> list[Event]:
     """Report a refused eviction only when the drain gives up, as upstream does, because it is
     retried every few seconds."""
     refused = step.outcome.refused if step.gives_up else ()
-    return about_pods(
-        fact, refused, "ScaleDownFailed", "failed to delete pod for ScaleDown", type_=WARNING
-    )
+    message = "failed to delete pod for ScaleDown"
+    return about_pods(fact, refused, "ScaleDownFailed", message, type_=WARNING)
 
 
 STEPS: tuple[tuple[str, Callable[[str, OperationStep], list[Event]]], ...] = (

@@ -136,24 +136,32 @@ def read_day(
 ) -> TimelineDay:
     """Return the events of the 24 hours before `end` (epoch seconds). whole: with passes without a
     change. Raises StoreError."""
-    begin, entries = end - DAY, list[JournalEntry]()
+    begin = end - DAY
+    entries: list[JournalEntry] = []
     before = end
     while len(entries) < MOST:
-        read = store.journal.recent(name, READ_AT_ONCE, before=before)
-        entries += [entry for entry in read if entry.at >= begin]
-        if len(read) < READ_AT_ONCE or read[-1].at < begin:
+        page = store.journal.recent(name, READ_AT_ONCE, before=before)
+        entries += [entry for entry in page if entry.at >= begin]
+        if len(page) < READ_AT_ONCE or page[-1].at < begin:
             break
-        before = read[-1].at
+        before = page[-1].at
     events = [event_of(entry, names) for entry in entries]
-    told = {event.plan for event in events if event.kind != "decision"}  # by what became of them
-    shown = tuple(
-        event
-        for event in events
-        if whole or not (event.folded or (event.kind == "decision" and event.plan in told))
-    )
-    return TimelineDay(
-        begin, end, shown, sum(event.folded for event in events), len(entries) >= MOST
-    )
+    folded = sum(event.folded for event in events)
+    has_more = len(entries) >= MOST
+    shown = events if whole else _without_repetition(events)
+    return TimelineDay(begin, end, tuple(shown), folded, has_more)
+
+
+def _without_repetition(events: Sequence[Event]) -> list[Event]:
+    """Return the events without passes that changed nothing, and without decisions of which
+    another event says what became of them."""
+    carried_out = {event.plan for event in events if event.kind != "decision"}
+    shown = []
+    for event in events:
+        is_repeated = event.kind == "decision" and event.plan in carried_out
+        if not event.folded and not is_repeated:
+            shown.append(event)
+    return shown
 
 
 def selected(events: Sequence[Event], kind: str, group: str) -> list[Event]:
@@ -175,15 +183,11 @@ def lanes(day: TimelineDay) -> tuple[Lane, ...]:
     by_group: dict[str, list[tuple[float, float, str, str]]] = {}
     for event in day.events:
         if event.kind in ("growth", "removal", "repair"):
-            left, right = ((at - day.begin) / DAY * 1000 for at in (event.began, event.at))
-            left = max(left, 0.0)
-            by_group.setdefault(event.group, []).append(
-                (
-                    round(min(left, 996.0), 1),
-                    round(max(right - left, 4.0), 1),
-                    event.mark,
-                    event.text,
-                )
-            )
+            left = max((event.began - day.begin) / DAY * 1000, 0.0)
+            right = (event.at - day.begin) / DAY * 1000
+            position = round(min(left, 996.0), 1)
+            width = round(max(right - left, 4.0), 1)
+            bar = (position, width, event.mark, event.text)
+            by_group.setdefault(event.group, []).append(bar)
     order = sorted(by_group, key=lambda group: (-len(by_group[group]), group))[:LANES]
     return tuple(Lane(group, tuple(by_group[group])) for group in order)
