@@ -122,10 +122,9 @@ def static(path: str, links: Links, now: float) -> PageAnswer:
     file = asset(path.removeprefix(STATIC))
     if file is None:
         return failed(links, now, 404, "There is no such page.")
-    headers = security_headers()
-    headers["Content-Type"] = file.media_type
-    headers["Cache-Control"] = f"public, max-age={YEAR}, immutable"
-    return PageAnswer(200, file.content, headers)
+    caching = f"public, max-age={YEAR}, immutable"
+    own_headers = {"Content-Type": file.media_type, "Cache-Control": caching}
+    return PageAnswer(200, file.content, security_headers() | own_headers)
 
 
 def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
