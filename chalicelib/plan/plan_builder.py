@@ -73,34 +73,28 @@ def build_plan(
     """Return the whole plan. repairs: what plan/repair.py found; repairs that conflict with the
     rest wait for a later pass."""
     scale_ups = (*scale_up.scale_ups, *disruption.purchases)
-    grown, shrunk = (
-        (up.group for up in scale_ups),
-        (removal.group for removal in disruption.removals),
-    )
+    grown = (growth.group for growth in scale_ups)
+    shrunk = (removal.group for removal in disruption.removals)
     repairs = compatible(repairs, grown, shrunk)
     name = _plan_id(state, scale_up, disruption, repairs, seed)
-    rows = disruption.replacements
-    class_of = (
-        {pod.key: batch.cls for batch in pending.queue for pod in batch.pods} if scale_ups else {}
-    )
-    operations = [_growth(state, up, name, rows.get(up.replacement), class_of) for up in scale_ups]
-    operations += [
-        _removal(state, removal, name, rows.get(removal.replacement))
-        for removal in disruption.removals
-    ]
-    operations += [_repair(state, repair, name) for repair in repairs]
-    operations += [_restart(state, restart, name) for restart in disruption.restarts]
+    operations = _operations(state, pending, scale_ups, disruption, repairs, name)
+    unschedulable = sorted(scale_up.unschedulable, key=attrgetter("pods"))
+    ignored = sorted(pending.ignored, key=lambda pods: (pods.reason.code, pods.pods))
     candidates = Counter(state.group_of.get(node, "") for node in disruption.unneeded)
+    groups = [
+        msgspec.structs.replace(group, candidates=candidates[group.group])
+        for group in scale_up.groups
+    ]
     return Plan(
         id=name,
         cluster=state.snapshot.cluster,
         at=state.now,
         scale_ups=scale_ups,
-        unschedulable=tuple(sorted(scale_up.unschedulable, key=lambda v: v.pods)),
+        unschedulable=tuple(unschedulable),
         fits_existing=tuple(sorted(scale_up.fits)),
         promises=scale_up.promises,
         notes=(*pending.notes, *scale_up.notes, *disruption.notes, *_warnings(state), *kept(state)),
-        ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))),
+        ignored=tuple(ignored),
         removals=disruption.removals,
         repairs=repairs,
         restarts=disruption.restarts,
@@ -108,10 +102,7 @@ def build_plan(
         paused=disruption.paused,
         unneeded=disruption.unneeded,
         unremovable=disruption.unremovable,
-        groups=tuple(
-            msgspec.structs.replace(group, candidates=candidates[group.group])
-            for group in scale_up.groups
-        ),
+        groups=tuple(groups),
         operations=tuple(operations),
         rules=scale_up.rule_results.verdicts,
         headroom=scale_up.headroom.verdicts,
@@ -119,8 +110,31 @@ def build_plan(
         gaps=state.snapshot.gaps,
         consolidation=disruption.report,
         lifecycle=disruption.lifecycle,
-        ended_replacements=ended_rows(state.memory.replacements, rows),
+        ended_replacements=ended_rows(state.memory.replacements, disruption.replacements),
     )
+
+
+def _operations(
+    state: ClusterState,
+    pending: PendingPods,
+    scale_ups: tuple[ScaleUp, ...],
+    disruption: DisruptionPlan,
+    repairs: tuple[Repair, ...],
+    plan: str,
+) -> Iterator[Operation]:
+    """Yield what carries the plan out, in the order in which it is stored. plan: its id."""
+    replacements = disruption.replacements
+    class_of: dict[str, int] = {}
+    if scale_ups:
+        class_of = {pod.key: batch.cls for batch in pending.queue for pod in batch.pods}
+    for growth in scale_ups:
+        yield _growth(state, growth, plan, replacements.get(growth.replacement), class_of)
+    for removal in disruption.removals:
+        yield _removal(state, removal, plan, replacements.get(removal.replacement))
+    for repair in repairs:
+        yield _repair(state, repair, plan)
+    for restart in disruption.restarts:
+        yield _restart(state, restart, plan)
 
 
 def _plan_id(
@@ -138,12 +152,13 @@ def _plan_id(
         disruption.removals,
         repairs,
     ]
-    content += [disruption.purchases] if disruption.purchases else []
-    content += [disruption.restarts] if disruption.restarts else []
-    return (
-        "plan-"
-        f"{hashlib.sha256(msgspec.json.encode(content, order='deterministic')).hexdigest()[:16]}"
-    )
+    if disruption.purchases:
+        content.append(disruption.purchases)
+    if disruption.restarts:
+        content.append(disruption.restarts)
+    encoded = msgspec.json.encode(content, order="deterministic")
+    digest = hashlib.sha256(encoded).hexdigest()
+    return f"plan-{digest[:16]}"
 
 
 def _growth(
@@ -156,37 +171,30 @@ def _growth(
     """Return the operation that buys nodes. class_of: pod -> its class, of
     the pods that need nodes."""
     group = state.groups[scale_up.group]
-    own = group.group.options.max_node_provision_time
-    example = group.template.node if group.template is not None else next(iter(group.nodes), None)
-    spec = _spec(
-        state,
-        scale_up.group,
-        OperationKind.SCALE_UP,
-        (scale_up.from_size, scale_up.to_size),
-        (),
-        plan,
-    )
-    data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
+    sizes = scale_up.from_size, scale_up.to_size
+    spec = _spec(state, scale_up.group, OperationKind.SCALE_UP, sizes, (), plan)
+    data = {LARGEST: str(scale_up.max)}
+    own_timeout = group.group.options.max_node_provision_time
+    if own_timeout is not None:
+        data[PROVISION] = str(own_timeout)
     reason = ""
     if replacement is not None:
-        data |= {REPLACES: ",".join(replacement.nodes[:MOST_NAMES])}
-        reason = (
-            "" if replacement.reason is DisruptionReason.CONSOLIDATION else replacement.reason.value
-        )
+        data[REPLACES] = ",".join(replacement.nodes[:MOST_NAMES])
+        if replacement.reason is not DisruptionReason.CONSOLIDATION:
+            reason = replacement.reason.value
     waiting = Counter(class_of[pod] for pod in scale_up.pods if pod in class_of)
     awaited, more_awaited = awaited_pods(waiting, state.snapshot.classes)
-    return Operation(
-        msgspec.structs.replace(
-            spec,
-            pods=scale_up.pods[:MOST_PODS],
-            awaited=awaited,
-            more_awaited=more_awaited,
-            replacement=scale_up.replacement,
-            reason=reason,
-            **_price(state, group, example),
-        ),
-        OperationStatus(data=data, due_at=state.now, updated_at=state.now),
+    example = group.template.node if group.template is not None else next(iter(group.nodes), None)
+    spec = msgspec.structs.replace(
+        spec,
+        pods=scale_up.pods[:MOST_PODS],
+        awaited=awaited,
+        more_awaited=more_awaited,
+        replacement=scale_up.replacement,
+        reason=reason,
+        **_price(state, group, example),
     )
+    return _planned(spec, data, state.now)
 
 
 def _removal(
@@ -195,35 +203,30 @@ def _removal(
     """Return one operation per node, so that a stuck drain does not block other removals."""
     group = state.groups[removal.group]
     node, target = _target(group, removal.node, removal.evict)
-    size, names = group.target - group.leaving, (removal.node,)
-    spec = _spec(state, removal.group, OperationKind.DELETE_NODES, (size, size - 1), names, plan)
+    size = group.target - group.leaving
+    sizes = size, size - 1
+    spec = _spec(state, removal.group, OperationKind.DELETE_NODES, sizes, (removal.node,), plan)
     data = {UID: node.uid} if node.uid else {}
+    after: tuple[str, ...] = ()
     if replacement is not None:
         data[REPLACED_BY] = ",".join(replacement.new_nodes[:MOST_NAMES])
-        data |= (
-            {SAVES: str(replacement.price - replacement.cost)} if _is_single(replacement) else {}
-        )
-    after = (
-        tuple(purchase.operation for purchase in replacement.purchases)
-        if replacement is not None
-        else ()
-    )
-    reason = "" if removal.reason is DisruptionReason.UNNEEDED else removal.reason.value
+        if _is_single(replacement):
+            data[SAVES] = str(replacement.price - replacement.cost)
+        after = tuple(purchase.operation for purchase in replacement.purchases)
+    reason = ""
+    if removal.reason is not DisruptionReason.UNNEEDED:
+        reason = removal.reason.value
     spec = msgspec.structs.replace(
         spec, after=after, reason=reason, replacement=removal.replacement
     )
     if spec.interrupted:  # waits for nothing
         spec = msgspec.structs.replace(spec, after=(), leaves_at=removal.leaves_at)
         spec = msgspec.structs.replace(spec, deadline=interruption_deadline(spec))
-        data |= (
-            {SIGNAL: state.announced[removal.node].signal}
-            if removal.node in state.announced
-            else {}
-        )
-    return Operation(
-        msgspec.structs.replace(spec, targets=(target,), **_price(state, group, node)),
-        OperationStatus(data=data, due_at=state.now, updated_at=state.now),
-    )
+        if removal.node in state.announced:
+            data[SIGNAL] = state.announced[removal.node].signal
+    price = _price(state, group, node)
+    spec = msgspec.structs.replace(spec, targets=(target,), **price)
+    return _planned(spec, data, state.now)
 
 
 def _restart(state: ClusterState, restart: Restart, plan: str) -> Operation:
@@ -231,23 +234,31 @@ def _restart(state: ClusterState, restart: Restart, plan: str) -> Operation:
     group = state.groups[restart.group]
     node, target = _target(group, restart.node, restart.evict)
     spec = _spec(state, restart.group, OperationKind.RESTART_NODE, (0, 0), (restart.node,), plan)
-    own = group.group.options.max_node_startup_time
     data = {UID: node.uid} if node.uid else {}
-    data |= {} if own is None else {STARTUP: str(own)}
-    return Operation(
-        msgspec.structs.replace(spec, targets=(target,), reason=DisruptionReason.REPAIR.value),
-        OperationStatus(data=data, due_at=state.now, updated_at=state.now),
-    )
+    own_timeout = group.group.options.max_node_startup_time
+    if own_timeout is not None:
+        data[STARTUP] = str(own_timeout)
+    reason = DisruptionReason.REPAIR.value
+    spec = msgspec.structs.replace(spec, targets=(target,), reason=reason)
+    return _planned(spec, data, state.now)
+
+
+def _planned(spec: OperationSpec, data: dict[str, str], now: float) -> Operation:
+    """Return an operation that nobody has begun yet."""
+    status = OperationStatus(data=data, due_at=now, updated_at=now)
+    return Operation(spec, status)
 
 
 def _target(group: NodeGroupState, name: str, evict: tuple[str, ...]) -> tuple[Node, RemovalTarget]:
     """Return a node of the group, and what identifies its machine for an
     executor and for the provider."""
     node = next(node for node in group.nodes if node.name == name)
-    instance = next(
-        (i for i in group.group.instances if i.node == name or i.id == node.provider_id), None
+    handles = (
+        instance.handle
+        for instance in group.group.instances
+        if instance.node == name or instance.id == node.provider_id
     )
-    handle = instance.handle if instance else ""
+    handle = next(handles, "")
     return node, RemovalTarget(node=name, instance=node.provider_id, handle=handle, evict=evict)
 
 
@@ -260,31 +271,30 @@ def _is_single(replacement: Replacement) -> bool:
 def _price(state: ClusterState, group: NodeGroupState, node: Node | None) -> dict[str, Any]:
     """Return the price of one node and its currency, as fields of a spec;
     nothing where it is unknown."""
-    book = price_book(
-        state.policy.prices, state.snapshot.groups, state.now, spot=state.policy.spot is not None
-    )
-    price = book.paid(node, group.group) if node is not None else None
-    return (
-        {"price": price.amount, "currency": price.currency}
-        if price is not None and price.amount
-        else {}
-    )
+    if node is None:
+        return {}
+    has_spot = state.policy.spot is not None
+    book = price_book(state.policy.prices, state.snapshot.groups, state.now, spot=has_spot)
+    price = book.paid(node, group.group)
+    if price is None or not price.amount:
+        return {}
+    return {"price": price.amount, "currency": price.currency}
 
 
 def _repair(state: ClusterState, repair: Repair, plan: str) -> Operation:
     """Return one operation per group. A deleted instance is identified by its handle, under the
     name of the node that it never became."""
+    kind = OperationKind(repair.kind)
     sizes = repair.from_size, repair.to_size
-    spec = _spec(state, repair.group, OperationKind(repair.kind), sizes, repair.instances, plan)
-    instances = {instance.id: instance for instance in state.groups[repair.group].group.instances}
+    spec = _spec(state, repair.group, kind, sizes, repair.instances, plan)
+    group = state.groups[repair.group].group
+    instances = {instance.id: instance for instance in group.instances}
     targets = tuple(
         RemovalTarget(node=instance.node, instance=instance.id, handle=instance.handle)
         for instance in map(instances.__getitem__, repair.instances)
     )
-    return Operation(
-        msgspec.structs.replace(spec, targets=targets),
-        OperationStatus(due_at=state.now, updated_at=state.now),
-    )
+    spec = msgspec.structs.replace(spec, targets=targets)
+    return _planned(spec, {}, state.now)
 
 
 def _spec(
@@ -298,7 +308,8 @@ def _spec(
     """Return what all kinds have in common. sizes: of the group, before and after. names: of
     what is deleted, for the operation's id. The pool is for the executors: only one group may
     change its total at a time."""
-    cluster, group = state.snapshot.cluster, state.groups[group_id].group
+    cluster = state.snapshot.cluster
+    group = state.groups[group_id].group
     return OperationSpec(
         id=operation_id(cluster, group_id, kind, *sizes, names, plan),
         cluster=cluster,
@@ -320,53 +331,57 @@ def _warnings(state: ClusterState) -> Iterator[Reason]:
     NEW_NODES_LACK and TEMPLATE_OUTDATED per group, and BAD_PROTECTION per pod where nodes are
     consolidated, at most MOST_WARNINGS of each. Cluster Autoscaler supports the first two, and the
     planner obeys them in the same way."""
-    tainted = (
-        Reason.of(ReasonCode.AVOID_TAINT, node=node.name, taint=taint)
-        for node in state.snapshot.nodes
-        if (
-            taint := next(
-                (taint.key for taint in node.taints if taint.key.startswith(IGNORE_TAINT)), None
-            )
-        )
-        is not None
+    memories = {name: group.memory for name, group in state.groups.items()}
+    kinds = (
+        _avoided_taints(state),
+        _avoided_annotations(state),
+        unknown_pools(state),
+        undelivered_notes(memories, state.now),
+        _outdated_templates(state),
+        _bad_protections(state),
     )
-    yield from islice(tainted, MOST_WARNINGS)
-    # Values of annotations are set per pod, so pods are scanned only if a class has one of them.
-    classes = state.snapshot.classes
-    marked = {at for at, cls in enumerate(classes) if cls.enable_ds_eviction and cls.is_daemonset}
-    for pod in _first_pods(state, marked):
+    for warnings in kinds:
+        yield from islice(warnings, MOST_WARNINGS)
+
+
+def _avoided_taints(state: ClusterState) -> Iterator[Reason]:
+    for node in state.snapshot.nodes:
+        keys = (taint.key for taint in node.taints)
+        avoided = next((key for key in keys if key.startswith(IGNORE_TAINT)), None)
+        if avoided is not None:
+            yield Reason.of(ReasonCode.AVOID_TAINT, node=node.name, taint=avoided)
+
+
+def _avoided_annotations(state: ClusterState) -> Iterator[Reason]:
+    classes = enumerate(state.snapshot.classes)
+    marked = {at for at, cls in classes if cls.enable_ds_eviction and cls.is_daemonset}
+    for pod in _pods_of(state, marked):
         yield Reason.of(ReasonCode.AVOID_ANNOTATION, pod=pod.key)
-    yield from islice(unknown_pools(state), MOST_WARNINGS)
-    known = {name: group.memory for name, group in state.groups.items()}
-    yield from islice(undelivered_notes(known, state.now), MOST_WARNINGS)
-    outdated = (
-        Reason.of(
-            ReasonCode.TEMPLATE_OUTDATED, group=name, differences=", ".join(group.template.outdated)
-        )
-        for name, group in sorted(state.groups.items())
-        if group.template is not None and group.template.outdated
-    )
-    yield from islice(outdated, MOST_WARNINGS)
+
+
+def _outdated_templates(state: ClusterState) -> Iterator[Reason]:
+    for name, group in sorted(state.groups.items()):
+        outdated = group.template.outdated if group.template is not None else ()
+        if outdated:
+            differences = ", ".join(outdated)
+            yield Reason.of(ReasonCode.TEMPLATE_OUTDATED, group=name, differences=differences)
+
+
+def _bad_protections(state: ClusterState) -> Iterator[Reason]:
     if state.policy.consolidation.mode is ConsolidationMode.OFF:
         return
-    invalid = {
-        at
-        for at, cls in enumerate(classes)
-        if cls.do_not_disrupt not in {"", "false"} and protected_time(cls.do_not_disrupt) is None
-    }
-    for pod in _first_pods(state, invalid):
-        yield Reason.of(
-            ReasonCode.BAD_PROTECTION,
-            pod=pod.key,
-            value=classes[pod.cls].do_not_disrupt[:MOST_SHOWN],
-        )
+    values = [cls.do_not_disrupt for cls in state.snapshot.classes]
+    stated = {at: value for at, value in enumerate(values) if value not in {"", "false"}}
+    invalid = {at for at, value in stated.items() if protected_time(value) is None}
+    for pod in _pods_of(state, invalid):
+        value = values[pod.cls][:MOST_SHOWN]
+        yield Reason.of(ReasonCode.BAD_PROTECTION, pod=pod.key, value=value)
 
 
-def _first_pods(state: ClusterState, classes: Set[int]) -> list[Pod]:
-    """Return the first MOST_WARNINGS pods of some classes, by name."""
-    pods = (
-        sorted((pod for pod in state.snapshot.pods if pod.cls in classes), key=attrgetter("key"))
-        if classes
-        else []
-    )
-    return pods[:MOST_WARNINGS]
+def _pods_of(state: ClusterState, classes: Set[int]) -> list[Pod]:
+    """Return the pods of some classes, by name. Values of annotations are set per pod, so pods
+    are scanned only if a class has one of them."""
+    if not classes:
+        return []
+    pods = [pod for pod in state.snapshot.pods if pod.cls in classes]
+    return sorted(pods, key=attrgetter("key"))
