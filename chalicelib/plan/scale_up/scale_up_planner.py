@@ -4,13 +4,14 @@ why other pods get no node."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 import numpy as np
 
 from chalicelib.model.memory import Backoff
 from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, UnschedulablePods
+from chalicelib.model.pod import Pod
 from chalicelib.model.purchases import coming_for
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.headroom import HeadroomDemand
@@ -106,17 +107,13 @@ class _Report:
         rule_results: RuleResults,
         headroom: HeadroomResult,
     ) -> None:
-        self.search, self.placement, self.rule_results, self.headroom = (
-            search,
-            placement,
-            rule_results,
-            headroom,
-        )
-        self.state, self.simulated, self.candidates = (
-            search.state,
-            search.simulated,
-            search.candidates,
-        )
+        self.search = search
+        self.placement = placement
+        self.rule_results = rule_results
+        self.headroom = headroom
+        self.state = search.state
+        self.simulated = search.simulated
+        self.candidates = search.candidates
         pods: dict[int, list[str]] = {}
         for _, cls, placed in placement.places:
             pods.setdefault(cls, []).extend(pod.key for pod in placed)
@@ -125,42 +122,31 @@ class _Report:
         self.expected_prices = expected_prices(search.state)
         self.contest_of: dict[int, Contest] = {}  # class -> the pods with which its pods compete
         for competing in placement.contests:
-            keys = tuple(sorted(key for cls in competing.classes for key in pods[cls]))
-            self.contest_of.update(
-                dict.fromkeys(competing.classes, Contest(competing.places, keys))
-            )
+            keys = sorted(key for cls in competing.classes for key in pods[cls])
+            contest = Contest(competing.places, tuple(keys))
+            self.contest_of.update(dict.fromkeys(competing.classes, contest))
 
     def plan(self) -> ScaleUpPlan:
         pods: dict[str, list[str]] = {}
         fits: list[str] = []
-        promises = []
+        promises: list[PodPlacement] = []
         bought: dict[str, set[int]] = {}  # group -> classes of the pods on its new nodes
-        nodes, placement = self.simulated.table.nodes, self.placement
-        unsure_labels, unsure_rows = self.state.node_labels.uncertain_keys, self._unsure_rows()
-        for row, cls, placed in placement.places:
-            keys, contest = tuple(pod.key for pod in placed), self.contest_of.get(cls)
-            node, group, number = nodes[row].name, "", 0
-            if row in placement.new_nodes:
-                node, (group, number) = "", placement.new_nodes[row]
-                pods.setdefault(group, []).extend(keys)
-                bought.setdefault(group, set()).add(cls)
+        unsure_rows = self._unsure_rows()
+        for row, cls, placed in self.placement.places:
+            promise = self._promise(row, cls, placed, unsure_rows)
+            promises.append(promise)
+            if row in self.placement.new_nodes:
+                pods.setdefault(promise.group, []).extend(promise.pods)
+                bought.setdefault(promise.group, set()).add(cls)
             else:
-                fits += keys
-            # Of a node that exists, the labels are known.
-            unsure = row >= self.simulated.real and relies(
-                cls, unsure_labels, nodes[row], self.simulated
-            )
-            lacks = () if group else self.simulated.unfinished.missing(cls, row)
-            promised = contest is None and not unsure and not lacks and row not in unsure_rows
-            promises.append(PodPlacement(keys, node, group, number, promised, contest, lacks))
+                fits += promise.pods
+        groups = sorted(self.state.groups.items())
         return ScaleUpPlan(
             scale_ups=self._scale_ups(pods),
             fits=tuple(fits),
             promises=_merged(promises),
-            unschedulable=tuple(self._unschedulable(batch) for batch in placement.unplaced),
-            groups=tuple(
-                self._group_verdict(group) for _, group in sorted(self.state.groups.items())
-            ),
+            unschedulable=tuple(self._unschedulable(batch) for batch in self.placement.unplaced),
+            groups=tuple(self._group_verdict(group) for _, group in groups),
             notes=(*self.search.notes.values(), *self._zone_notes(), *self.rule_results.notes),
             rule_results=self.rule_results,
             headroom=self.headroom,
@@ -169,6 +155,25 @@ class _Report:
             for_storage=self.search.bought_for_storage(),
             on_upcoming=self._on_upcoming() if bought else {},
         )
+
+    def _promise(
+        self, row: int, cls: int, placed: Iterable[Pod], unsure_rows: set[int]
+    ) -> PodPlacement:
+        """Return the place of these pods, and whether it is guaranteed."""
+        keys = tuple(pod.key for pod in placed)
+        node = self.simulated.table.nodes[row]
+        name, group, number = node.name, "", 0
+        if row in self.placement.new_nodes:
+            name = ""
+            group, number = self.placement.new_nodes[row]
+        contest = self.contest_of.get(cls)
+        is_sure = row not in unsure_rows
+        if row >= self.simulated.real:  # of a node that exists, the labels are known
+            unsure_labels = self.state.node_labels.uncertain_keys
+            is_sure = is_sure and not relies(cls, unsure_labels, node, self.simulated)
+        lacks = () if group else self.simulated.unfinished.missing(cls, row)
+        promised = is_sure and contest is None and not lacks
+        return PodPlacement(keys, name, group, number, promised, contest, lacks)
 
     def _on_upcoming(self) -> dict[str, tuple[Mapping[int, int], ...]]:
         """Return group -> class -> pods that are planned on each of its upcoming nodes."""
@@ -183,14 +188,11 @@ class _Report:
     def _zone_notes(self) -> Iterator[Reason]:
         """Return a note per group in several zones of which nodes are bought for one of them, or
         for which pods wait that need one."""
-        waiting = {
-            name
-            for batch in self.placement.unplaced
-            for name, group in self.state.groups.items()
-            if group.zones and self._waits_for_zone(batch.cls, name)
-        }
-        noted = sorted(waiting | self.search.bought_for_zones().keys())
-        for name in noted[:_MOST_NOTES]:
+        in_zones = [name for name, group in self.state.groups.items() if group.zones]
+        noted = set(self.search.bought_for_zones())
+        for batch in self.placement.unplaced:
+            noted.update(name for name in in_zones if self._waits_for_zone(batch.cls, name))
+        for name in sorted(noted)[:_MOST_NOTES]:
             zones = ", ".join(zone or "others" for zone in self.state.groups[name].zones)
             yield Reason.of(ReasonCode.GROUP_IN_ZONES, group=name, zones=zones)
 
@@ -200,36 +202,42 @@ class _Report:
 
     def _unsure_rows(self) -> set[int]:
         """Return the nodes that may come in another zone than the plan needs."""
-        variants, group_of = self.candidates.variants, self.search.group_of
-        return {
-            row
-            for row, node in enumerate(self.simulated.table.nodes)
-            if node.name in self.simulated.unsure_nodes or group_of.get(node.name) in variants
-        }
+        variants = self.candidates.variants
+        unsure_nodes = set(self.simulated.unsure_nodes)
+        unsure_nodes.update(
+            name for name, group in self.search.group_of.items() if group in variants
+        )
+        nodes = enumerate(self.simulated.table.nodes)
+        return {row for row, node in nodes if node.name in unsure_nodes}
 
     def _fallback(self, bought: Mapping[str, Collection[int]]) -> frozenset[str]:
         """Return which groups are bought as a fallback. A pod counts if an empty
         node of a spot group would take it, and that group is backed off, or is
         avoided and is not bought either."""
-        spot = spot_groups(self.state) if bought else frozenset[str]()
-        missing = [
-            group
-            for name, group in sorted(self.state.groups.items())
-            if name in spot and group.template is not None and name not in bought
-            if group.backed_off or avoided_until(group, self.state)
-        ]
-        if not missing or self.simulated.late():
+        if not bought:
             return frozenset()
-        unavailable = Candidates.of(missing, self.simulated)
+        spot = spot_groups(self.state)
+        groups = [self.state.groups[name] for name in sorted(spot - bought.keys())]
+        unavailable = [group for group in groups if self._is_unavailable(group)]
+        if not unavailable or self.simulated.late():
+            return frozenset()
+        candidates = Candidates.of(unavailable, self.simulated)
+        on_demand = {group: sorted(bought[group]) for group in bought if group not in spot}
         return frozenset(
             group
-            for group, classes in bought.items()
-            if group not in spot
-            and any(bool(unavailable.fits(cls).any()) for cls in sorted(classes))
+            for group, classes in on_demand.items()
+            if any(candidates.fits(cls).any() for cls in classes)
         )
 
+    def _is_unavailable(self, group: NodeGroupState) -> bool:
+        """Return whether a group that could be bought of is backed off or avoided."""
+        if group.template is None:
+            return False
+        return group.backed_off or bool(avoided_until(group, self.state))
+
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
-        groups, grown = self.state.groups, dict[str, int]()
+        groups = self.state.groups
+        grown: dict[str, int] = {}
         for name, nodes in self.search.grown.items():
             own = self.search.own(name)
             grown[own] = grown.get(own, 0) + nodes
@@ -251,28 +259,34 @@ class _Report:
     def _unschedulable(self, batch: PodBatch) -> UnschedulablePods:
         """Return why pods of a class get no node, group by group, and the reasons of existing
         nodes. Where there is no time to check every group and node, the verdict is short."""
-        nowhere, why = self.simulated.nowhere(batch.cls), dict[str, tuple[Reason, ...]]()
+        cls, nodes = batch.cls, self.simulated.real
+        nowhere = self.simulated.nowhere(cls)
         late = self.simulated.late()
         stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
+        why: dict[str, tuple[Reason, ...]] = {}
         for row, group in enumerate(self.candidates.groups):
             if group.id in self.candidates.variants:
                 continue
             if late:
                 why[group.id] = nowhere or (stop,)
             else:
-                why[group.id] = self.candidates.against(batch.cls, row) or (
-                    self._stop(batch.cls, group),
-                )
-        why.update((name, (reason, *nowhere)) for name, reason in self.candidates.skipped.items())
-        real = np.arange(len(self.simulated.table)) < self.simulated.real
+                against_group = self.candidates.against(cls, row)
+                why[group.id] = against_group or (self._stop(cls, group),)
+        for name, reason in self.candidates.skipped.items():
+            why[name] = (reason, *nowhere)
+        contest = None
+        if late:
+            against = tuple((reason, nodes) for reason in nowhere)
+        else:
+            is_real = np.arange(len(self.simulated.table)) < nodes
+            against = self.simulated.tally(cls, is_real)
+            contest = self.contest_of.get(cls)
         return UnschedulablePods(
             pods=tuple(sorted(pod.key for pod in batch.pods)),
             reasons=dict(sorted(why.items())),
-            nodes=self.simulated.real,
-            against=tuple((reason, self.simulated.real) for reason in nowhere)
-            if late
-            else self.simulated.tally(batch.cls, real),
-            one_place_among=None if late else self.contest_of.get(batch.cls),
+            nodes=nodes,
+            against=against,
+            one_place_among=contest,
         )
 
     def _stop(self, cls: int, group: NodeGroupState) -> Reason:
@@ -288,15 +302,19 @@ class _Report:
                 return note
         if cls in self.placement.overestimated:
             return Reason.of(ReasonCode.NOT_PROMISED)
-        return Reason.of(
-            ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.state.options.expander)}"
-        )
+        expanders = ", ".join(self.state.options.expander)
+        return Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {expanders}")
 
     def _group_verdict(self, group: NodeGroupState) -> GroupVerdict:
         """Return what a group could have done in this pass, or why it was skipped."""
-        option, late = self.search.first.get(group.id), len(group.long_unregistered)
+        option = self.search.first.get(group.id)
+        late = len(group.long_unregistered)
         failed = group.memory.backoff if group.backed_off else None
         price = self.expected_prices.get(group.id)
+        skipped = self.candidates.skipped.get(group.id)
+        if skipped is None and option is None:
+            skipped = self.search.passed_over.get(group.id)
+        is_growing = group.growing or group.memory.request is not None
         return GroupVerdict(
             group=group.id,
             provider=group.group.provider,
@@ -308,13 +326,12 @@ class _Report:
             option_nodes=option.nodes if option else 0,
             option_pods=option.pod_count if option else 0,
             waste=waste(option) if option else None,
-            skipped=self.candidates.skipped.get(group.id)
-            or (None if option else self.search.passed_over.get(group.id)),
+            skipped=skipped,
             healthy=group.healthy,
             counts={kind.value: count for kind, count in group.counts.items() if count},
             unregistered=len(group.unregistered) - late,
             long_unregistered=late,
-            in_progress=group.upcoming > 0 and (group.growing or group.memory.request is not None),
+            in_progress=group.upcoming > 0 and is_growing,
             backoff=_backoff_reason(failed) if failed is not None else None,
             price=price.price if price is not None else 0,
             expected_price=price.amount if price is not None else 0,
@@ -339,18 +356,14 @@ def _merged(promises: list[PodPlacement]) -> tuple[PodPlacement, ...]:
     pods: dict[tuple[str, str, int, bool, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     contests: dict[tuple[str, ...], Contest | None] = {}
     for promise in promises:
-        among = promise.one_place_among.among if promise.one_place_among is not None else ()
-        contests[among] = promise.one_place_among
-        key = (
-            promise.node,
-            promise.group,
-            promise.number,
-            not promise.promised,
-            among,
-            promise.lacks,
-        )
+        contest = promise.one_place_among
+        among = contest.among if contest is not None else ()
+        contests[among] = contest
+        place = (promise.node, promise.group, promise.number)
+        key = (*place, not promise.promised, among, promise.lacks)
         pods.setdefault(key, []).extend(promise.pods)
-    return tuple(
-        PodPlacement(tuple(sorted(keys)), node, group, number, not unsure, contests[among], lacks)
-        for (node, group, number, unsure, among, lacks), keys in sorted(pods.items())
-    )
+    merged: list[PodPlacement] = []
+    for (node, group, number, unsure, among, lacks), keys in sorted(pods.items()):
+        names, contest = tuple(sorted(keys)), contests[among]
+        merged.append(PodPlacement(names, node, group, number, not unsure, contest, lacks))
+    return tuple(merged)
