@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from operator import attrgetter
 
 import msgspec
@@ -39,65 +39,36 @@ def build(
 ) -> SimulatedCluster:
     """Build the simulated cluster of real and upcoming nodes with the pods that occupy them."""
     snapshot, options = state.snapshot, state.options
-    starting = {
-        name
-        for name, kind in state.buckets.items()
-        if kind is Bucket.NOT_STARTED and name in state.group_of
-    }
-    real = sorted(
-        (node for node in snapshot.nodes if node.name not in starting), key=attrgetter("name")
-    )
-    unfinished: dict[int, UnfinishedRow] = {}
-    if state.unfinished:
-        # pods prefer a place that is certain
-        real.sort(key=lambda node: node.name in state.unfinished)
-        unfinished = {
-            row: UnfinishedRow(node, state.unfinished[node.name])
-            for row, node in enumerate(real)
-            if node.name in state.unfinished
-        }
-        real = [state.completed.get(node.name, node) for node in real]
+    classes = snapshot.classes
+    real, unfinished = _real_nodes(state)
     upcoming = _upcoming_nodes(state)
-    table = NodeTable([*real, *(node for node, _ in upcoming)], columns)
-    # What a malformed pod requests is unknown, so its node offers no room.
-    unknown = {gap.node for gap in snapshot.gaps if gap.node}
-    unready = {
-        name for name, kind in state.buckets.items() if kind in {Bucket.UNREADY, Bucket.SUSPENDED}
-    }
+    upcoming_nodes = [node for node, _ in upcoming]
+    table = NodeTable([*real, *upcoming_nodes], columns)
     unread, repelling = _nodes_with_unread_pods(state)
-    closed = state.leaving | unknown | unready | repelling
-    is_open: Bools = np.fromiter(
-        (not node.unschedulable and node.name not in closed for node in table.nodes),
-        dtype=np.bool_,
-        count=len(table),
-    )
+    is_open = _open_rows(state, table, repelling)
     daemons = [
         (row, cls)
         for row, (_, template) in enumerate(upcoming, start=len(real))
         for cls in template.daemons
     ]
-    rows, classes, dying = _occupying_pods(state, nominated, table, daemons)
-    table.occupy(rows, classes, [cls.ports for cls in snapshot.classes])
-    counting, volumes = (
-        Counting(rows, classes, dying, len(table)),
-        Volumes(_with_storage_to_come(state)),
-    )
+    rows, class_of_pod, dying = _occupying_pods(state, nominated, table, daemons)
+    table.occupy(rows, class_of_pod, [cls.ports for cls in classes])
+    counting = Counting(rows, class_of_pod, dying, len(table))
+    volumes = Volumes(_with_storage_to_come(state))
     for row in table.overfull:
         is_open[row] = False
         unread[table.nodes[row].name] = "its pods ask for more than can be counted"
-    limits = [volumes.limits(node.name) for node in real] + [
-        template.volume_limits for _, template in upcoming
-    ]
+    limits = [volumes.limits(node.name) for node in real]
+    limits += [template.volume_limits for _, template in upcoming]
+    matching = Matching(classes, snapshot.namespaces)
     simulated = SimulatedCluster(
         table,
         is_open,
-        classes=snapshot.classes,
-        constraints=PodConstraintTable(
-            snapshot.classes, Matching(snapshot.classes, snapshot.namespaces), counting
-        ),
+        classes=classes,
+        constraints=PodConstraintTable(classes, matching, counting),
         counting=counting,
         volumes=volumes,
-        unsure=NotSimulated(snapshot.classes, options),
+        unsure=NotSimulated(classes, options),
         real=len(real),
         limits=limits,
         held=unread,
@@ -109,15 +80,41 @@ def build(
             if group.template is not None and group.template.in_zones
         },
         unfinished=unfinished,
-        coming=_rows_of_groups([node for node, _ in upcoming], len(real)),
+        coming=_rows_of_groups(upcoming_nodes, len(real)),
     )
-    in_zones = frozenset(name for name, group in state.groups.items() if group.zones)
-    simulated.doubt(
-        node.name
-        for node, _ in upcoming
-        if zone_label(node) and node.name.partition(_FOR)[2] in in_zones
-    )
+    in_zones = {name for name, group in state.groups.items() if group.zones}
+    with_zone = [node.name for node in upcoming_nodes if zone_label(node)]
+    simulated.doubt(name for name in with_zone if _group_in(name) in in_zones)
     return simulated
+
+
+def _real_nodes(state: ClusterState) -> tuple[list[Node], dict[int, UnfinishedRow]]:
+    """Return the existing nodes in the order of their rows, and what unfinished ones lack yet."""
+    starting = {name for name, kind in state.buckets.items() if kind is Bucket.NOT_STARTED}
+    starting &= state.group_of.keys()
+    real = [node for node in state.snapshot.nodes if node.name not in starting]
+    real.sort(key=attrgetter("name"))
+    if not state.unfinished:
+        return real, {}
+    # pods prefer a place that is certain
+    real.sort(key=lambda node: node.name in state.unfinished)
+    unfinished = {
+        row: UnfinishedRow(node, state.unfinished[node.name])
+        for row, node in enumerate(real)
+        if node.name in state.unfinished
+    }
+    return [state.completed.get(node.name, node) for node in real], unfinished
+
+
+def _open_rows(state: ClusterState, table: NodeTable, repelling: Set[str]) -> Bools:
+    """Return which nodes take pods. repelling: those that may repel any."""
+    # What a malformed pod requests is unknown, so its node offers no room.
+    unknown = {gap.node for gap in state.snapshot.gaps if gap.node}
+    not_ready = {Bucket.UNREADY, Bucket.SUSPENDED}
+    unready = {name for name, kind in state.buckets.items() if kind in not_ready}
+    closed = state.leaving | unknown | unready | repelling
+    is_open = [not node.unschedulable and node.name not in closed for node in table.nodes]
+    return np.array(is_open, dtype=np.bool_)
 
 
 def _with_storage_to_come(state: ClusterState) -> Snapshot:
@@ -127,9 +124,8 @@ def _with_storage_to_come(state: ClusterState) -> Snapshot:
     if not state.storage_to_come:
         return snapshot
     capacities = (*storage.capacities, *state.storage_to_come)
-    return msgspec.structs.replace(
-        snapshot, storage=msgspec.structs.replace(storage, capacities=capacities)
-    )
+    storage = msgspec.structs.replace(storage, capacities=capacities)
+    return msgspec.structs.replace(snapshot, storage=storage)
 
 
 def _nodes_with_unread_pods(state: ClusterState) -> tuple[dict[str, str], frozenset[str]]:
@@ -141,10 +137,10 @@ def _nodes_with_unread_pods(state: ClusterState) -> tuple[dict[str, str], frozen
     repelling: set[str] = set()
     for pod in state.snapshot.pods if any(excess) else ():
         if pod.node and excess[pod.cls]:
-            reasons.setdefault(
-                pod.node, f"pod {pod.key} is not simulated: {classes[pod.cls].excess}"
-            )
-            repelling.update({pod.node} if classes[pod.cls].excess_bars else ())
+            cls = classes[pod.cls]
+            reasons.setdefault(pod.node, f"pod {pod.key} is not simulated: {cls.excess}")
+            if cls.excess_bars:
+                repelling.add(pod.node)
     return reasons, frozenset(repelling)
 
 
@@ -156,24 +152,21 @@ def _occupying_pods(
 ) -> tuple[Ints, Ints, Bools]:
     """Return row, class and terminating flag of every pod that takes room, in any order. daemons:
     row and class of the pods of upcoming nodes."""
-    index, occupancy, classes = table.index, state.occupancy, state.snapshot.classes
-    row_of = np.array(
-        [*(index.get(node.name, -1) for node in state.snapshot.nodes), -1], dtype=np.int64
-    )
-    expendable = np.array(
-        [*(is_expendable(cls, state.options) for cls in classes), False], dtype=np.bool_
-    )
-    rows = row_of[occupancy.where]
-    counted = (rows >= 0) & ~expendable[occupancy.cls]
-    waiting = [
-        (index[pod.nominated], pod.cls) for pod in nominated if pod.nominated in index
-    ] + daemons
+    index, occupancy = table.index, state.occupancy
+    row_of = [*(index.get(node.name, -1) for node in state.snapshot.nodes), -1]
+    rows = np.array(row_of, dtype=np.int64)[occupancy.where]
+    expendable = [is_expendable(cls, state.options) for cls in state.snapshot.classes]
+    is_ignored = np.array([*expendable, False], dtype=np.bool_)
+    counted = (rows >= 0) & ~is_ignored[occupancy.cls]
+    waiting = [(index[pod.nominated], pod.cls) for pod in nominated if pod.nominated in index]
+    waiting += daemons
+    waiting_rows = np.array([row for row, _ in waiting], dtype=np.int64)
+    waiting_classes = np.array([cls for _, cls in waiting], dtype=np.int64)
+    none_dying = np.zeros(len(waiting), dtype=np.bool_)
     return (
-        np.concatenate([rows[counted], np.array([row for row, _ in waiting], dtype=np.int64)]),
-        np.concatenate(
-            [occupancy.cls[counted], np.array([cls for _, cls in waiting], dtype=np.int64)]
-        ),
-        np.concatenate([occupancy.dying[counted], np.zeros(len(waiting), dtype=np.bool_)]),
+        np.concatenate([rows[counted], waiting_rows]),
+        np.concatenate([occupancy.cls[counted], waiting_classes]),
+        np.concatenate([occupancy.dying[counted], none_dying]),
     )
 
 
@@ -185,17 +178,25 @@ def _upcoming_nodes(state: ClusterState) -> list[tuple[Node, Template]]:
         template = group.template
         if template is None:
             continue
-        names = [f"upcoming-{at}{_FOR}{group.id}" for at in range(min(group.upcoming, _UPCOMING))]
+        count = min(group.upcoming, _UPCOMING)
+        names = [f"upcoming-{at}{_FOR}{group.id}" for at in range(count)]
         zones = coming_in_zones(group, state) if template.in_zones else []
+        nodes: list[Node] = []
         for zone, name in zip(zones, names, strict=False):
-            upcoming += [(node, template) for node in renamed(template.in_zones[zone], [name])]
-        upcoming += [(node, template) for node in renamed(template.node, names[len(zones) :])]
+            nodes += renamed(template.in_zones[zone], [name])
+        nodes += renamed(template.node, names[len(zones) :])
+        upcoming += [(node, template) for node in nodes]
     return upcoming
+
+
+def _group_in(name: str) -> str:
+    """Return the group that the name of an upcoming node contains."""
+    return name.partition(_FOR)[2]
 
 
 def _rows_of_groups(upcoming: Sequence[Node], first: int) -> dict[str, list[int]]:
     """Return group -> the rows of its upcoming nodes. first: the row of the first one."""
     rows: dict[str, list[int]] = {}
     for row, node in enumerate(upcoming, start=first):
-        rows.setdefault(node.name.partition(_FOR)[2], []).append(row)
+        rows.setdefault(_group_in(node.name), []).append(row)
     return rows
