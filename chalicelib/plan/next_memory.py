@@ -57,58 +57,54 @@ def next_memory(
     """Return the memory for the next pass. scale_up: the result of scaling rules.
     disruption: the scale-down verdict of each judged node, and the circuit breaker.
     operations: new ones of the plan."""
-    memory, now = state.memory, state.now
-    templates: dict[str, LearntTemplate] = {}
-    for group in state.groups.values():
-        model = group.template.model if group.template is not None else None
-        known, stated = memory.templates.get(group.id), stated_template(group.group, state.options)
-        learnt = learn(model, known, now, state.options, state.node_labels, stated)
-        if learnt is not None:
-            templates[group.id] = _with_storage(learnt, group)
-    # What is known of a group that could not be read stays.
-    unread_groups = {
-        name: group for name, group in memory.groups.items() if name not in state.groups
-    }
-    unread_templates = {
-        name: template for name, template in memory.templates.items() if name not in state.groups
-    }
-    drains = next_drains(state, scale_up.scale_ups, disruption.removals)
+    memory = state.memory
     nodes = {**_paused(state, disruption), **disruption.memory}
-    nodes |= {
-        name: msgspec.structs.replace(nodes.get(name, NodeMemory()), fallback=True)
-        for name in _fallback_nodes(state)
-    }
+    for name in _fallback_nodes(state):
+        node = nodes.get(name, NodeMemory())
+        nodes[name] = msgspec.structs.replace(node, fallback=True)
     return msgspec.structs.replace(
         memory,
-        groups=unread_groups
-        | {
-            group.id: _with_attempts(
-                _with_spot(
-                    _with_renewals(
-                        _group(group, drains[group.id], state, scale_up), group, disruption
-                    ),
-                    group,
-                    state,
-                    scale_up,
-                ),
-                group,
-                scale_up,
-                disruption,
-                now,
-            )
-            for group in state.groups.values()
-        },
+        groups=_groups(state, scale_up, disruption),
         nodes=dict(sorted(nodes.items())),
         unregistered=_unregistered(state),
-        templates=unread_templates | templates,
+        templates=_templates(state),
         operations=tuple(op for op in memory.operations if op.is_open),
-        first_seen=memory.first_seen or now,
+        first_seen=memory.first_seen or state.now,
         breaker=disruption.breaker,
         rules=scale_up.rule_results.memory,
         rule_objects=scale_up.rule_results.objects,
         replacements=with_operations(disruption.replacements, operations),
         consolidation=_consolidation(state, disruption),
     )
+
+
+def _templates(state: ClusterState) -> dict[str, LearntTemplate]:
+    """Return the templates to remember. That of a group that could not be read stays."""
+    before = state.memory.templates
+    templates = {name: before[name] for name in before if name not in state.groups}
+    for group in state.groups.values():
+        model = group.template.model if group.template is not None else None
+        known = before.get(group.id)
+        stated = stated_template(group.group, state.options)
+        learnt = learn(model, known, state.now, state.options, state.node_labels, stated)
+        if learnt is not None:
+            templates[group.id] = _with_storage(learnt, group)
+    return templates
+
+
+def _groups(
+    state: ClusterState, scale_up: ScaleUpPlan, disruption: DisruptionPlan
+) -> dict[str, GroupMemory]:
+    """Return the memory of all groups. That of a group that could not be read stays."""
+    before = state.memory.groups
+    groups = {name: before[name] for name in before if name not in state.groups}
+    drains = next_drains(state, scale_up.scale_ups, disruption.removals)
+    for group in state.groups.values():
+        memory = _group(group, drains[group.id], state, scale_up)
+        memory = _with_renewals(memory, group, disruption)
+        memory = _with_spot(memory, group, state, scale_up)
+        groups[group.id] = _with_attempts(memory, group, scale_up, disruption, state.now)
+    return groups
 
 
 def _with_renewals(
@@ -118,11 +114,9 @@ def _with_renewals(
     if disruption.renewals is None or group.group.error:
         return memory
     renewals = dict(disruption.renewals.get(group.id, {}))
-    return (
-        memory
-        if renewals == memory.renewals
-        else msgspec.structs.replace(memory, renewals=renewals)
-    )
+    if renewals == memory.renewals:
+        return memory
+    return msgspec.structs.replace(memory, renewals=renewals)
 
 
 def _with_spot(
@@ -136,30 +130,26 @@ def _with_spot(
     if state.policy.spot is None:
         if memory.risk is None or not memory.risk.notices:
             return memory
-        left: InterruptionRisk | None = msgspec.structs.replace(memory.risk, notices={})
-        return msgspec.structs.replace(memory, risk=left if left != InterruptionRisk() else None)
+        past = msgspec.structs.replace(memory.risk, notices={})
+        is_empty = past == InterruptionRisk()
+        return msgspec.structs.replace(memory, risk=None if is_empty else past)
     bought = [growth.group for growth in scale_up.scale_ups]
-    risk, since = (
-        next_risk(group, state),
-        next_fallback(group, bought, scale_up.fallback, state.now),
-    )
-    memory = (
-        memory
-        if since == memory.fallback_since
-        else msgspec.structs.replace(memory, fallback_since=since)
-    )
-    return memory if risk is memory.risk else msgspec.structs.replace(memory, risk=risk)
+    since = next_fallback(group, bought, scale_up.fallback, state.now)
+    if since != memory.fallback_since:
+        memory = msgspec.structs.replace(memory, fallback_since=since)
+    risk = next_risk(group, state)
+    if risk is not memory.risk:
+        memory = msgspec.structs.replace(memory, risk=risk)
+    return memory
 
 
 def _with_storage(learnt: LearntTemplate, group: NodeGroupState) -> LearntTemplate:
     """Return a group's learnt template with what a new node offers of storage
     that is published per node."""
     known = dict(group.learnt_storage)
-    return (
-        learnt
-        if not known or known == learnt.capacities
-        else msgspec.structs.replace(learnt, capacities=known)
-    )
+    if not known or known == learnt.capacities:
+        return learnt
+    return msgspec.structs.replace(learnt, capacities=known)
 
 
 def _with_attempts(
@@ -170,31 +160,31 @@ def _with_attempts(
     now: float,
 ) -> GroupMemory:
     """Return a group's next memory with what this pass buys for one of its zones."""
-    attempts, classes = memory.attempts, scale_up.for_storage.get(group.id)
-    for bought in (scale_up.for_zones.get(group.id), disruption.for_zones.get(group.id)):
+    attempts = memory.attempts
+    for for_zones in (scale_up.for_zones, disruption.for_zones):
+        bought = for_zones.get(group.id)
         if bought:
             attempts = with_purchases(attempts, bought, group.nodes, now)
+    classes = scale_up.for_storage.get(group.id)
     if classes:
         attempts = attempts or PurchaseAttempts()
-        attempts = msgspec.structs.replace(
-            attempts, storage={**attempts.storage, **dict.fromkeys(classes, now)}
-        )
-    return (
-        memory
-        if attempts is memory.attempts
-        else msgspec.structs.replace(memory, attempts=attempts)
-    )
+        storage = {**attempts.storage, **dict.fromkeys(classes, now)}
+        attempts = msgspec.structs.replace(attempts, storage=storage)
+    if attempts is memory.attempts:
+        return memory
+    return msgspec.structs.replace(memory, attempts=attempts)
 
 
 def _fallback_nodes(state: ClusterState) -> list[str]:
     """Return the nodes that were bought on demand because spot groups were not to be had."""
     if state.policy.spot is None:
         return []
-    return [
-        node.name
-        for node in state.snapshot.nodes
-        if is_fallback(node, state.groups.get(state.group_of.get(node.name, "")), state)
-    ]
+    names: list[str] = []
+    for node in state.snapshot.nodes:
+        group = state.group_of.get(node.name, "")
+        if is_fallback(node, state.groups.get(group), state):
+            names.append(node.name)
+    return names
 
 
 def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> ConsolidationMemory:
@@ -203,13 +193,14 @@ def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> Consolida
     memory = disruption.consolidation or state.memory.consolidation
     if state.policy.consolidation.mode is ConsolidationMode.OFF or memory == NOTHING:
         return NOTHING
-    moves = {
-        owner: recent
-        for owner, moves in memory.moves.items()
-        if (recent := tuple(move for move in moves if abs(state.now - move[0]) < _DAY))
-    }
-    newest = sorted(moves, key=lambda owner: (-moves[owner][-1][0], owner))[:MOST_OWNERS]
-    return msgspec.structs.replace(memory, moves={owner: moves[owner] for owner in sorted(newest)})
+    moves: dict[str, tuple[tuple[float, int], ...]] = {}
+    for owner, past_moves in memory.moves.items():
+        recent = tuple(move for move in past_moves if abs(state.now - move[0]) < _DAY)
+        if recent:
+            moves[owner] = recent
+    newest_first = sorted(moves, key=lambda owner: (-moves[owner][-1][0], owner))
+    owners = sorted(newest_first[:MOST_OWNERS])
+    return msgspec.structs.replace(memory, moves={owner: moves[owner] for owner in owners})
 
 
 def _group(
@@ -218,31 +209,31 @@ def _group(
     state: ClusterState,
     scale_up: ScaleUpPlan,
 ) -> GroupMemory:
-    now = state.now
+    now, memory = state.now, group.memory
     if group.group.error:
-        return group.memory
-    since, pair = wrong_size(group, now)
+        return memory
+    since, size_wrong = wrong_size(group, now)
     names = {node.name for node in group.nodes}
     failed = {
         name: removal
-        for name, removal in group.memory.failed_removals.items()
+        for name, removal in memory.failed_removals.items()
         if name in names and abs(now - removal.until) < _FAILED
     }
     not_restarted = {
         name: planned
-        for name, planned in group.memory.not_restarted.items()
+        for name, planned in memory.not_restarted.items()
         if name in names and abs(now - planned) < RESTARTED_FOR
     }
     return msgspec.structs.replace(
-        group.memory,
+        memory,
         request=_request(group, state, scale_up),
         target=group.group.target,
         size_wrong_since=since,
-        size_wrong=pair,
+        size_wrong=size_wrong,
         failed_removals=failed,
         not_restarted=not_restarted,
         drained=drained,
-        first_seen=group.memory.first_seen or now,
+        first_seen=memory.first_seen or now,
     )
 
 
@@ -252,7 +243,8 @@ def _request(
     """Return a group's request. Where further nodes are bought, the plan relies on
     where it placed all pods, so the nodes that were coming already are now coming for
     those that it placed there."""
-    request, on_upcoming = group.memory.request, scale_up.on_upcoming.get(group.id)
+    request = group.memory.request
+    on_upcoming = scale_up.on_upcoming.get(group.id)
     if request is None or on_upcoming is None:
         return request
     return with_planned_pods(request, on_upcoming, state.snapshot.classes)
@@ -269,33 +261,41 @@ def _unregistered(state: ClusterState) -> dict[str, float]:
     if all lists were read; otherwise it is kept for a day. An instant from the future was
     written by a wrong clock."""
     before, now = state.memory.unregistered, state.now
+    groups = state.groups.values()
     present = {
-        i: min(before.get(i, now), now)
-        for group in state.groups.values()
-        for i in group.unregistered
+        instance: min(before.get(instance, now), now)
+        for group in groups
+        for instance in group.unregistered
     }
     if _all_read(state):
         return present
-    listed = {instance.id for group in state.groups.values() for instance in group.group.instances}
-    return {
-        i: since for i, since in before.items() if i not in listed and now - since < _KEPT
-    } | present
+    listed = {instance.id for group in groups for instance in group.group.instances}
+    unlisted = {
+        instance: since
+        for instance, since in before.items()
+        if instance not in listed and now - since < _KEPT
+    }
+    return unlisted | present
 
 
 def _paused(state: ClusterState, disruption: DisruptionPlan) -> dict[str, NodeMemory]:
     """Return nodes that could not be judged, whose timers therefore pause: their group was not
     read, or their instance is missing from a list that is shorter than the vendor's own target."""
-    groups = [group.group for group in state.groups.values()]
-    short = any(
-        len({instance.id for instance in group.instances}) < group.target for group in groups
-    )
-    if _all_read(state) and not short:
+    if _all_read(state) and not any(_lacks_instances(group) for group in state.groups.values()):
         return {}
-    unjudged = {
-        node.name: paused_timer(state.memory.nodes[node.name], state.now)
-        for node in state.snapshot.nodes
-        if node.name in state.memory.nodes
-        and node.name not in state.group_of
-        and node.name not in disruption.memory
-    }
-    return {name: memory for name, memory in unjudged.items() if memory is not None}
+    present = {node.name for node in state.snapshot.nodes}
+    judged = state.group_of.keys() | disruption.memory.keys()
+    paused: dict[str, NodeMemory] = {}
+    for name, memory in state.memory.nodes.items():
+        if name not in present or name in judged:
+            continue
+        timer = paused_timer(memory, state.now)
+        if timer is not None:
+            paused[name] = timer
+    return paused
+
+
+def _lacks_instances(group: NodeGroupState) -> bool:
+    """Return whether the vendor lists fewer instances than its own target."""
+    ids = {instance.id for instance in group.group.instances}
+    return len(ids) < group.group.target
