@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from chalicelib.model.errors import OutscalerError
+from chalicelib.plan.tables import Floats
 
 LEFT = 1000.0  # cost of an unplaced pod: as much as a thousand of the most expensive nodes
 
@@ -53,57 +54,57 @@ class Solver:
 
     def rows(self, lower: Any, upper: Any) -> None:
         """Add empty rows with these bounds."""
-        count, none = len(lower), np.zeros(0, dtype=np.int32)
-        self.model.addRows(
-            count,
-            np.asarray(lower, dtype=np.float64),
-            np.asarray(upper, dtype=np.float64),
-            0,
-            np.zeros(count, dtype=np.int32),
-            none,
-            np.zeros(0),
-        )
+        count = len(lower)
+        starts = np.zeros(count, dtype=np.int32)
+        no_columns, no_values = np.zeros(0, dtype=np.int32), np.zeros(0)
+        self.model.addRows(count, _floats(lower), _floats(upper), 0, starts, no_columns, no_values)
 
     def columns(self, cost: Any, upper: Any, columns: Iterable[Entries]) -> None:
         """Add columns between 0 and `upper`."""
-        entries = list(columns)
-        count = len(entries)
-        rows = [row for column, _ in entries for row in column]
+        starts: list[int] = []
+        rows: list[int] = []
+        values: list[float] = []
+        for column_rows, column_values in columns:
+            starts.append(len(rows))
+            rows += column_rows
+            values += column_values
+        count = len(starts)
         self.model.addCols(
             count,
-            np.asarray(cost, dtype=np.float64),
+            _floats(cost),
             np.zeros(count),
-            np.asarray(upper, dtype=np.float64),
+            _floats(upper),
             len(rows),
-            np.cumsum([0, *(len(column) for column, _ in entries)], dtype=np.int32)[:count],
+            np.array(starts, dtype=np.int32),
             np.array(rows, dtype=np.int32),
-            np.array([value for _, values in entries for value in values], dtype=np.float64),
+            _floats(values),
         )
 
     def unplaced_columns(self, asks: int, upper: Any) -> None:
         """Add a column per ask: its unplaced pods, at the cost LEFT; their
         rows are the first ones."""
-        self.columns(np.full(asks, LEFT), upper, [([ask], [1.0]) for ask in range(asks)])
+        columns = [([ask], [1.0]) for ask in range(asks)]
+        self.columns(np.full(asks, LEFT), upper, columns)
 
     def bounds(self, lower: Any, upper: Any) -> None:
         """Set new bounds for every row."""
         count = len(lower)
-        self.model.changeRowsBounds(
-            count,
-            np.arange(count, dtype=np.int32),
-            np.asarray(lower, dtype=np.float64),
-            np.asarray(upper, dtype=np.float64),
-        )
+        every_row = np.arange(count, dtype=np.int32)
+        self.model.changeRowsBounds(count, every_row, _floats(lower), _floats(upper))
 
     def dual(self, *, preferred: bool) -> None:
         """Select dual simplex (after bounds have changed) or primal simplex
         (after columns were added)."""
-        self.model.setOptionValue("simplex_strategy", _DUAL if preferred else _PRIMAL)
+        strategy = _DUAL if preferred else _PRIMAL
+        self.model.setOptionValue("simplex_strategy", strategy)
 
     def whole(self, columns: Any) -> None:
         """Restrict these columns to integers."""
-        kind = np.full(len(columns), int(self._highs.HighsVarType.kInteger), dtype=np.uint8)
-        self.model.changeColsIntegrality(len(columns), np.asarray(columns, dtype=np.int32), kind)
+        count = len(columns)
+        indices = np.asarray(columns, dtype=np.int32)
+        integer = int(self._highs.HighsVarType.kInteger)
+        kinds = np.full(count, integer, dtype=np.uint8)
+        self.model.changeColsIntegrality(count, indices, kinds)
 
     def run(self) -> tuple[float, Any, Any]:
         """Return objective, value of each column, dual value of each row. Raises Trouble
@@ -112,8 +113,9 @@ class Solver:
         solution = self.model.getSolution()
         if not solution.value_valid:
             raise Trouble(f"the solver found nothing: {self.model.getModelStatus()}")
-        return (
-            float(self.model.getInfo().objective_function_value),
-            np.array(solution.col_value),
-            np.array(solution.row_dual),
-        )
+        objective = float(self.model.getInfo().objective_function_value)
+        return objective, np.array(solution.col_value), np.array(solution.row_dual)
+
+
+def _floats(numbers: Any) -> Floats:
+    return np.asarray(numbers, dtype=np.float64)
