@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
 from chalicelib.model.policy import Options
 from chalicelib.model.resources import MEMORY
@@ -37,15 +38,17 @@ def split(total: int, targets: Sequence[tuple[int, int]]) -> list[int]:
     The smallest group that is not full gets the next node; among equals, the first one. Nodes that
     no group can take are dropped.
     """
-    new = [target for target, _ in targets]
+    new_targets = [target for target, _ in targets]
     open_groups = [(target, at) for at, (target, most) in enumerate(targets) if target < most]
     heapq.heapify(open_groups)
     for _ in range(min(total, free_capacity(targets))):
-        size, at = heapq.heappop(open_groups)
-        new[at] = size + 1
-        if new[at] < targets[at][1]:
-            heapq.heappush(open_groups, (new[at], at))
-    return new
+        smallest, at = heapq.heappop(open_groups)
+        target = smallest + 1
+        new_targets[at] = target
+        _, most = targets[at]
+        if target < most:
+            heapq.heappush(open_groups, (target, at))
+    return new_targets
 
 
 def balance(
@@ -65,28 +68,36 @@ def balance(
     caller spends the room.
     """
     assert best_group.template is not None
-    spare, room = limiter.copy(), limiter.room(best_group.template.node)
+    spare = limiter.copy()
+    room = limiter.room(best_group.template.node)
     if best_group.group.options.zero_or_max:
         return [(best_group.id, total)] if 0 < total <= room else []
-    with_room = [
+    with_template = [
         (group, group.template.node)
         for group in (best_group, *similar)
         if group.template is not None
-        and spare.room(group.template.node) > 0
-        and spare.pool_room(group.group) > 0
     ]
-    sizes = [
-        (group.target + (grown or {}).get(group.id, 0), group.group.max) for group, _ in with_room
+    with_room = [
+        (group, node) for group, node in with_template if _room_for(group, node, spare) > 0
     ]
-    new_sizes = split(min(total, room), sizes)
-    entries = sorted(zip(sizes, new_sizes, with_room, strict=True), key=lambda entry: entry[0][0])
+    before = grown or {}
+    sizes = [group.target + before.get(group.id, 0) for group, _ in with_room]
+    most = [group.group.max for group, _ in with_room]
+    new_sizes = split(min(total, room), list(zip(sizes, most, strict=True)))
+    smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
     shares: list[tuple[str, int]] = []
-    for (size, _), new_size, (group, node) in entries:
-        share = min(new_size - size, spare.room(node), spare.pool_room(group.group))
+    for at in smallest_first:
+        group, node = with_room[at]
+        share = min(new_sizes[at] - sizes[at], _room_for(group, node, spare))
         if share > 0:
             spare.take(node, share, group.group)
             shares.append((group.id, share))
     return shares
+
+
+def _room_for(group: NodeGroupState, node: Node, limiter: ResourceLimiter) -> int:
+    """Return for how many such nodes of the group the cluster and the pool have room."""
+    return min(limiter.room(node), limiter.pool_room(group.group))
 
 
 # Labels that differ between similar groups: host names, zones, and labels
@@ -151,15 +162,15 @@ class Likeness:
         if best_group.template is None or best_group.group.options.zero_or_max:
             return []
         profile = self._profile(best_group)
-        similar = [
-            group
-            for group in others
-            if group.id != best_group.id
-            and may_grow(group)
-            and not group.group.options.zero_or_max
-            and self._are_alike(profile, self._profile(group))
-            and (takes is None or takes(group))
-        ]
+        similar: list[NodeGroupState] = []
+        for group in others:
+            if group.id == best_group.id or not may_grow(group):
+                continue
+            if group.group.options.zero_or_max:
+                continue
+            is_alike = self._are_alike(profile, self._profile(group))
+            if is_alike and (takes is None or takes(group)):
+                similar.append(group)
         return sorted(similar, key=lambda group: group.id)
 
     def _profile(self, group: NodeGroupState) -> _Profile:
@@ -170,55 +181,51 @@ class Likeness:
             for cls in group.template.daemons:
                 for name, amount in self._classes[cls].requests.items():
                     free[name] = free.get(name, 0) - amount
-            if self._options.balancing_label:
-                labels = {
-                    key: node.labels[key]
-                    for key in self._options.balancing_label
-                    if key in node.labels
-                }
-            else:
-                # Pods that need a place of a CSI driver are checked for each group separately
-                # (`takes`), and labels of one node differ between all nodes.
-                ignored = self._ignored | own_keys(node.labels)
-                labels = {
-                    k: v
-                    for k, v in node.labels.items()
-                    if k not in ignored and not is_csi_topology(k)
-                }
+            labels = self._compared_labels(node)
             capacity = node.capacity or node.allocatable
             self._profiles[group.id] = _Profile(labels, capacity, node.allocatable, free)
         return self._profiles[group.id]
 
+    def _compared_labels(self, node: Node) -> dict[str, str]:
+        labels = node.labels
+        compared: Iterable[str] = self._options.balancing_label
+        if not compared:
+            # Pods that need a place of a CSI driver are checked for each group separately
+            # (`takes`), and labels of one node differ between all nodes.
+            ignored = self._ignored | own_keys(labels)
+            compared = (key for key in labels if key not in ignored and not is_csi_topology(key))
+        return {key: labels[key] for key in compared if key in labels}
+
     def _are_alike(self, profile: _Profile, other: _Profile) -> bool:
         options = self._options
+        if profile.labels != other.labels:
+            return False
         # only these labels are compared; a group without one of them is similar to no other group
         if options.balancing_label:
-            return (
-                len(profile.labels) == len(set(options.balancing_label))
-                and profile.labels == other.labels
-            )
-        return (
-            profile.labels == other.labels
-            and profile.capacity.keys() == other.capacity.keys()
-            and all(
-                _near(
-                    amount,
-                    other.capacity[name],
-                    options.memory_difference_ratio if name == MEMORY else 0.0,
-                )
-                for name, amount in profile.capacity.items()
-            )
-            and _all_near(
-                profile.allocatable, other.allocatable, options.max_allocatable_difference_ratio
-            )
-            and _all_near(profile.free, other.free, options.max_free_difference_ratio)
-        )
+            return len(profile.labels) == len(set(options.balancing_label))
+        if not _have_near_capacity(profile, other, options.memory_difference_ratio):
+            return False
+        ratio = options.max_allocatable_difference_ratio
+        if not _all_near(profile.allocatable, other.allocatable, ratio):
+            return False
+        return _all_near(profile.free, other.free, options.max_free_difference_ratio)
+
+
+def _have_near_capacity(profile: _Profile, other: _Profile, memory_ratio: float) -> bool:
+    """Return whether the capacities are equal, but for a share of the memory."""
+    if profile.capacity.keys() != other.capacity.keys():
+        return False
+    ratios = {MEMORY: memory_ratio}
+    return all(
+        _near(amount, other.capacity[name], ratios.get(name, 0.0))
+        for name, amount in profile.capacity.items()
+    )
 
 
 def _all_near(left: Mapping[str, int], right: Mapping[str, int], ratio: float) -> bool:
-    return left.keys() == right.keys() and all(
-        _near(amount, right[name], ratio) for name, amount in left.items()
-    )
+    if left.keys() != right.keys():
+        return False
+    return all(_near(amount, right[name], ratio) for name, amount in left.items())
 
 
 def _near(left: int, right: int, ratio: float) -> bool:

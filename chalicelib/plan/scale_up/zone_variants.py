@@ -30,42 +30,46 @@ class ZoneVariant(msgspec.Struct, frozen=True):
 def zone_variants(state: ClusterState) -> dict[str, ZoneVariant]:
     """Return the variants of all groups by their ids. A group that grows from zero to its
     maximum at once has none."""
-    variants = [
-        _variant(group, zone, state)
+    groups = [
+        group
         for _, group in sorted(state.groups.items())
-        for zone in group.zones
-        if zone and group.template is not None and not group.group.options.zero_or_max
+        if group.template is not None and not group.group.options.zero_or_max
     ]
-    variants += [
-        _storage_variant(group, storage_class)
-        for _, group in sorted(state.groups.items())
-        for storage_class, refused in group.storage_room.items()
-        if refused is None and group.template is not None and not group.group.options.zero_or_max
-    ]
+    variants: list[ZoneVariant] = []
+    for group in groups:
+        zones = filter(None, group.zones)
+        variants += [_variant(group, zone, state) for zone in zones]
+    for group in groups:
+        for storage_class, refused in group.storage_room.items():
+            if refused is None:
+                variants.append(_storage_variant(group, storage_class))
     return {variant.id: variant for variant in variants}
 
 
 def _variant(group: NodeGroupState, zone: str, state: ClusterState) -> ZoneVariant:
     assert group.template is not None
-    # No id of a group contains a line break.
-    name, room = f"{group.id}\n{zone}", room_in_zone(group, zone, state)
-    most = min(max(room.for_zone, room.for_spread), max(0, group.group.max - group.target))
+    name = f"{group.id}\n{zone}"  # no id of a group contains a line break
+    room = room_in_zone(group, zone, state)
+    room_in_group = max(0, group.group.max - group.target)
+    most = min(max(room.for_zone, room.for_spread), room_in_group)
     as_group = _as_group(group, name, most, group.template.in_zones[zone])
     return ZoneVariant(name, group.id, zone, as_group, room)
 
 
 def _storage_variant(group: NodeGroupState, storage_class: str) -> ZoneVariant:
     assert group.template is not None
-    name, node = f"{group.id}\n\n{storage_class}", group.template.node
+    name = f"{group.id}\n\n{storage_class}"
+    node = group.template.node
     labels = {**node.labels, STORAGE_ASSUMED + storage_class: group.id}
-    most = min(1, max(0, group.group.max - group.target))
+    node = msgspec.structs.replace(node, labels=labels)
+    room_in_group = max(0, group.group.max - group.target)
+    as_group = _as_group(group, name, min(1, room_in_group), node)
     why = Reason.of(
         ReasonCode.STORAGE_NOT_KNOWN,
         group=group.id,
         storage=storage_class,
         detail="one node at a time",
     )
-    as_group = _as_group(group, name, most, msgspec.structs.replace(node, labels=labels))
     return ZoneVariant(name, group.id, "", as_group, ZoneRoom(1, 0, why), storage_class)
 
 
@@ -73,12 +77,12 @@ def _as_group(group: NodeGroupState, name: str, most: int, node: Node) -> NodeGr
     """Return a variant as a group of its own with such nodes, which shares
     the maximum of its group."""
     assert group.template is not None
+    variant = msgspec.structs.replace(group.group, id=name, min=0, max=most, target=0, instances=())
+    template = msgspec.structs.replace(group.template, node=node, in_zones={})
     return msgspec.structs.replace(
         group,
-        group=msgspec.structs.replace(
-            group.group, id=name, min=0, max=most, target=0, instances=()
-        ),
-        template=msgspec.structs.replace(group.template, node=node, in_zones={}),
+        group=variant,
+        template=template,
         nodes=(),
         target=0,
         upcoming=0,
