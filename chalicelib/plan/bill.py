@@ -35,7 +35,7 @@ from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RESOURCE, Rates
 from chalicelib.plan.demand.scaling_rules.sources import sources, threshold
 from chalicelib.plan.prices import PriceSource, instance_type, node_price, price_book
-from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.spot_market import is_fallback
@@ -70,26 +70,26 @@ class PriceTags:
         provider's price that cannot be compared with the others is in its own currency.
         group: its id, "" for none."""
         price = self._book.paid(node, self._groups.get(group))
-        return (
-            (price.amount, price.currency)
-            if price is not None and price.amount <= DEAREST * MILLION
-            else None
-        )
+        if price is None or price.amount > DEAREST * MILLION:
+            return None
+        return price.amount, price.currency
 
     def is_spot_price(self, node: Node, group: NodeGroup) -> bool:
         """Return whether what a node of a spot group costs is a price of spot, not
         that of its type on demand."""
         price = self._book.paid(node, group)
-        listed = self._prices is not None and instance_type(node) in self._prices.spot
-        return price is not None and (
-            (listed and self._book.spot) or price.source is PriceSource.PROVIDER
-        )
+        if price is None:
+            return False
+        is_listed = self._prices is not None and instance_type(node) in self._prices.spot
+        return (is_listed and self._book.spot) or price.source is PriceSource.PROVIDER
 
     def on_demand(self, node: Node) -> int | None:
         """Return what the list says that a node costs on demand, in millionths;
         None if it says nothing."""
         listed = node_price(node, self._prices) if self._prices is not None else None
-        return round(listed * MILLION) if listed is not None and listed <= DEAREST else None
+        if listed is not None and listed <= DEAREST:
+            return round(listed * MILLION)
+        return None
 
 
 def cluster_bill(state: ClusterState) -> ClusterBill | None:
@@ -100,22 +100,17 @@ def cluster_bill(state: ClusterState) -> ClusterBill | None:
     if not machines.accounts:
         return None
     usage = _Usage(state, machines)
-    wanted = _Wanted(state, machines, usage)
-    cells = _Cells(machines, usage, wanted)
+    reserve = _Reserve(state, machines, usage)
+    cells = _Cells(machines, usage, reserve)
     currencies = sorted({currency for currency, _ in machines.accounts})
     least = bound(state, tags.of_node) if len(currencies) == 1 else None
-    spots = (
-        _SpotPrices(state, tags)
-        if any(group.group.spot for group in state.groups.values())
-        else None
-    )
-    bills = [
-        msgspec.structs.replace(
-            cells.bill(currency, least),
-            spot=spots.cost(machines, currency) if spots is not None else None,
-        )
-        for currency in currencies
-    ]
+    bills = [cells.bill(currency, least) for currency in currencies]
+    if any(group.group.spot for group in state.groups.values()):
+        spots = _SpotPrices(state, tags)
+        bills = [
+            msgspec.structs.replace(bill, spot=spots.cost(machines, bill.currency))
+            for bill in bills
+        ]
     bills.sort(key=lambda bill: (-bill.parts.paid, bill.currency))
     return ClusterBill(state.snapshot.taken_at, tuple(bills), machines.unpriced)
 
@@ -126,40 +121,42 @@ class _Machines:
     of groups that share one."""
 
     def __init__(self, state: ClusterState, tags: PriceTags) -> None:
-        of_nodes: list[tuple[int, Node, int, Account]] = []
+        self.rows: list[int] = []
+        self.nodes: list[Node] = []
+        prices: list[int] = []
+        accounts: list[Account] = []
         self.unpriced = 0
-        for at in sorted(
-            range(len(state.snapshot.nodes)), key=lambda at: state.snapshot.nodes[at].name
-        ):
-            node = state.snapshot.nodes[at]
+        for row, node in sorted(enumerate(state.snapshot.nodes), key=lambda item: item[1].name):
             group = state.group_of.get(node.name, "")
             priced = tags.of_node(node, group)
             if priced is None:
                 self.unpriced += 1
-            else:
-                of_nodes.append((at, node, priced[0], (priced[1], group)))
+                continue
+            price, currency = priced
+            self.rows.append(row)
+            self.nodes.append(node)
+            prices.append(price)
+            accounts.append((currency, group))
         spare = list(self._without_node(state, tags))
         self.pools = {
             name: group.group.pool.id
             for name, group in state.groups.items()
             if group.group.pool is not None
         }
-        self.accounts = sorted(
-            {account for *_, account in of_nodes} | {account for account, *_ in spare}
-        )
+        self.accounts = sorted({*accounts, *(account for account, *_ in spare)})
         index = {account: at for at, account in enumerate(self.accounts)}
-        self.rows = [at for at, *_ in of_nodes]
-        self.nodes = [node for _, node, *_ in of_nodes]
-        self.price: Ints = np.array([price for _, _, price, _ in of_nodes], dtype=np.int64)
-        self.account: Ints = np.array([index[account] for *_, account in of_nodes], dtype=np.int64)
-        self.spare, self.count = [0] * len(self.accounts), [0] * len(self.accounts)
+        places = [index[account] for account in accounts]
+        self.price: Ints = np.array(prices, dtype=np.int64)
+        self.account: Ints = np.array(places, dtype=np.int64)
+        self.spare = [0] * len(self.accounts)
+        self.count = [0] * len(self.accounts)
         for account, price, number in spare:
-            self.spare[index[account]] += price * number
-            self.count[index[account]] += number
-        for at in self.account.tolist():
-            self.count[at] += 1
+            at = index[account]
+            self.spare[at] += price * number
+            self.count[at] += number
         self.paid = list(self.spare)
-        for at, price in zip(self.account.tolist(), self.price.tolist(), strict=True):
+        for at, price in zip(places, prices, strict=True):
+            self.count[at] += 1
             self.paid[at] += price
 
     def _without_node(
@@ -167,26 +164,33 @@ class _Machines:
     ) -> Iterable[tuple[Account, int, int]]:
         """Yield account, price and number of instances that are billed and have no node;
         count those without a price."""
-        joined = {
-            word for node in state.snapshot.nodes for word in (node.name, node.provider_id) if word
-        }
+        names_of_nodes = {node.name for node in state.snapshot.nodes}
+        names_of_nodes.update(node.provider_id for node in state.snapshot.nodes)
+        names_of_nodes.discard("")
         for name, group in sorted(state.groups.items()):
+            working = [instance for instance in group.group.instances if instance.error is None]
             ids = {
                 instance.id
-                for instance in group.group.instances
-                if instance.error is None and not {instance.id, instance.node} & joined
+                for instance in working
+                if names_of_nodes.isdisjoint((instance.id, instance.node))
             }
             ids -= set(group.contested)  # their nodes are billed
             if not ids:
                 continue
-            template = (
-                group.template.node if group.template is not None else next(iter(group.nodes), None)
-            )
-            priced = tags.of_node(template, name) if template is not None else None
+            example = _example(group)
+            priced = tags.of_node(example, name) if example is not None else None
             if priced is None:
                 self.unpriced += len(ids)
-            else:
-                yield (priced[1], name), priced[0], len(ids)
+                continue
+            price, currency = priced
+            yield (currency, name), price, len(ids)
+
+
+def _example(group: NodeGroupState) -> Node | None:
+    """Return what a new node of a group would be like."""
+    if group.template is not None:
+        return group.template.node
+    return next(iter(group.nodes), None)
 
 
 class _SpotPrices:
@@ -197,42 +201,45 @@ class _SpotPrices:
         self._state, self._tags = state, tags
         self._least: dict[tuple[bool, str, str], int] = {}
         for name, group in sorted(state.groups.items()):
-            example = (
-                group.template.node if group.template is not None else next(iter(group.nodes), None)
-            )
+            example = _example(group)
             priced = tags.of_node(example, name) if example is not None else None
-            if (
-                example is None
-                or priced is None
-                or (group.group.spot and not tags.is_spot_price(example, group.group))
-            ):
+            if example is None or priced is None:
                 continue
-            key = (group.group.spot, instance_type(example), priced[1])
-            self._least[key] = min(priced[0], self._least.get(key, priced[0]))
+            is_spot = group.group.spot
+            if is_spot and not tags.is_spot_price(example, group.group):
+                continue
+            price, currency = priced
+            key = (is_spot, instance_type(example), currency)
+            self._least[key] = min(price, self._least.get(key, price))
 
     def cost(self, machines: _Machines, currency: str) -> SpotCost:
         """Return what the nodes of spot groups save, and what nodes on demand in
         place of them cost more."""
         nodes = compared = saved = fallback = premium = 0
-        for node, price, at in zip(
-            machines.nodes, machines.price.tolist(), machines.account.tolist(), strict=True
-        ):
-            if machines.accounts[at][0] != currency:
+        prices, accounts = machines.price.tolist(), machines.account.tolist()
+        for node, price, at in zip(machines.nodes, prices, accounts, strict=True):
+            currency_of_node, name = machines.accounts[at]
+            if currency_of_node != currency:
                 continue
-            group = self._state.groups.get(machines.accounts[at][1])
-            kind = instance_type(node)
+            group = self._state.groups.get(name)
             if group is not None and group.group.spot:
                 nodes += 1
-                listed = self._tags.on_demand(node)
-                other = self._least.get((False, kind, currency)) if listed is None else listed
-                if other is not None and self._tags.is_spot_price(node, group.group):
-                    compared, saved = compared + 1, saved + other - price
-            elif (
-                is_fallback(node, group, self._state)
-                and (spot := self._least.get((True, kind, currency))) is not None
-            ):
-                fallback, premium = fallback + 1, premium + price - spot
+                on_demand = self._on_demand(node, currency)
+                if on_demand is not None and self._tags.is_spot_price(node, group.group):
+                    compared += 1
+                    saved += on_demand - price
+            elif is_fallback(node, group, self._state):
+                on_spot = self._least.get((True, instance_type(node), currency))
+                if on_spot is not None:
+                    fallback += 1
+                    premium += price - on_spot
         return SpotCost(nodes, compared, saved, fallback, premium)
+
+    def _on_demand(self, node: Node, currency: str) -> int | None:
+        listed = self._tags.on_demand(node)
+        if listed is not None:
+            return listed
+        return self._least.get((False, instance_type(node), currency))
 
 
 class _Usage:
@@ -243,14 +250,11 @@ class _Usage:
 
     def __init__(self, state: ClusterState, machines: _Machines) -> None:
         snapshot, count = state.snapshot, len(machines.nodes)
-        offers: Floats = np.array(
-            [_three(node.allocatable) for node in machines.nodes], dtype=np.float64
-        ).reshape(count, 3)
-        capacity: Floats = np.array(
-            [_three(node.capacity) for node in machines.nodes], dtype=np.float64
-        ).reshape(count, 3)
+        offers = _table(node.allocatable for node in machines.nodes)
+        capacity = _table(node.capacity for node in machines.nodes)
         capacity = np.maximum(capacity, offers)
-        self.unit = _unit_prices(machines.price, capacity, _weights(state.policy.prices))
+        weights = _weights(state.policy.prices)
+        self.unit = _unit_prices(machines.price, capacity, weights)
         self.labels, owner_of = _owners(snapshot)
         # the last: pods without a node
         node_at: Ints = np.full(len(snapshot.nodes) + 1, -1, dtype=np.int64)
@@ -259,10 +263,9 @@ class _Usage:
         placed: Bools = where >= 0
         cls = state.occupancy.cls[placed]
         width = len(self.labels) + 1
-        pairs, pair_of = np.unique(where[placed] * width + owner_of[cls], return_inverse=True)
-        requests = np.array(
-            [_three(row.requests) for row in snapshot.classes], dtype=np.float64
-        ).reshape(-1, 3)
+        pair_of_pod = where[placed] * width + owner_of[cls]
+        pairs, pair_of = np.unique(pair_of_pod, return_inverse=True)
+        requests = _table(pod_class.requests for pod_class in snapshot.classes)
         requested = _sums(requests[cls], pair_of, len(pairs))
         node, owner = pairs // width, pairs % width
         used = _sums(requested, node, count)
@@ -270,75 +273,70 @@ class _Usage:
         self.overcommitted: Bools = np.any(used > offers, axis=1)
         requested *= fits[node]
         self.room: Floats = np.maximum(offers - used, 0.0)
-        self.free, self.overhead = self.unit * self.room, self.unit * (capacity - offers)
-        cost, pods = requested * self.unit[node], owner > 0
-        self.daemons = _sums(cost[~pods], node[~pods], count)
-        self.node, self.owner, self.cost = node[pods], owner[pods] - 1, cost[pods]
+        self.free = self.unit * self.room
+        self.overhead = self.unit * (capacity - offers)
+        cost = requested * self.unit[node]
+        has_owner = owner > 0
+        self.daemons = _sums(cost[~has_owner], node[~has_owner], count)
+        self.node = node[has_owner]
+        self.owner = owner[has_owner] - 1
+        self.cost = cost[has_owner]
 
 
-class _Wanted:
+class _Reserve:
     """Free room that is there on purpose, by account. Room that serves a minimum size serves
     headroom and rules too, so the largest of the three counts; entries of the headroom add up, as
     do cpu and memory of rules."""
 
     def __init__(self, state: ClusterState, machines: _Machines, usage: _Usage) -> None:
-        gone = [
+        leaving = [
             state.buckets[node.name] is Bucket.DELETED or node.name in state.leaving
             for node in machines.nodes
         ]
-        self.leaving: Bools = np.array(gone, dtype=np.bool_)
-        stays, size = ~self.leaving, len(machines.accounts)
+        self.leaving: Bools = np.array(leaving, dtype=np.bool_)
+        stays = ~self.leaving
+        account, size = machines.account[stays], len(machines.accounts)
         self._accounts = machines.accounts
-        self._waste = _sums(usage.free[stays], machines.account[stays], size)
-        self._room = _sums(usage.room[stays], machines.account[stays], size)
+        self._waste = _sums(usage.free[stays], account, size)
+        self._room = _sums(usage.room[stays], account, size)
         self.waste: Floats = self._waste.sum(axis=1)
-        sizes = self._minimum_sizes(state, machines)
-        self.amount: Floats = np.minimum(
-            self.waste, np.maximum(np.maximum(sizes, self._headroom(state)), self._rules(state))
-        )
+        for_sizes = self._minimum_sizes(state, machines)
+        for_pods = np.maximum(for_sizes, self._headroom(state))
+        largest = np.maximum(for_pods, self._rules(state))
+        self.amount: Floats = np.minimum(self.waste, largest)
 
     def _minimum_sizes(self, state: ClusterState, machines: _Machines) -> Floats:
         """Return what the fewest nodes of a group or pool cost beyond what their pods need."""
         paid: Floats = np.array(machines.paid, dtype=np.float64)
         count: Floats = np.array(machines.count, dtype=np.float64)
-        wanted: Floats = np.zeros(len(self._accounts))
-        minima: list[tuple[tuple[str, ...], int]] = [
-            ((name,), group.group.min) for name, group in state.groups.items()
-        ]
-        shared = {
-            group.group.pool.id: group.group.pool
-            for group in state.groups.values()
-            if group.group.pool
-        }
-        minima += [
-            (pool.groups, pool.min - shared[name].elsewhere)
-            for name, pool in pools(state).items()
-            if name in shared
-        ]
-        for groups, least in minima:
+        costs: Floats = np.zeros(len(self._accounts))
+        for groups, least in _minima(state):
             chosen = self._chosen(groups)
             machines_there = count[chosen].sum()
             if least <= 0 or not machines_there:
                 continue
-            share = min(1.0, least / machines_there)
+            paid_there = paid[chosen].sum()
             waste = self.waste[chosen].sum()
-            stays = max(0.0, share * paid[chosen].sum() - (paid[chosen].sum() - waste))
-            part = self.waste[chosen] * (min(stays, waste) / waste if waste else 0.0)
-            wanted[chosen] = np.maximum(wanted[chosen], part)
-        return wanted
+            useful = paid_there - waste
+            minimum = min(1.0, least / machines_there) * paid_there
+            beyond_need = min(max(0.0, minimum - useful), waste)
+            part = beyond_need / waste if waste else 0.0
+            costs[chosen] = np.maximum(costs[chosen], self.waste[chosen] * part)
+        return costs
 
     def _headroom(self, state: ClusterState) -> Floats:
         with_classes, demand = headroom_demand(state)
-        wanted: Floats = np.zeros(len(self._accounts))
+        costs: Floats = np.zeros(len(self._accounts))
         for pods in demand.pods:
-            requests = _three(with_classes.snapshot.classes[pods.cls].requests)
-            wanted += self._reserved(pods.groups, [amount * pods.count for amount in requests])
-        return wanted
+            cls = with_classes.snapshot.classes[pods.cls]
+            amounts = [amount * pods.count for amount in _three(cls.requests)]
+            costs += self._cost_of(pods.groups, amounts)
+        return costs
 
     def _rules(self, state: ClusterState) -> Floats:
         """Return what the allocatable costs that metric rules want above
         the requests of the pods."""
-        wanted: Floats = np.zeros((2, len(self._accounts)))
+        costs: Floats = np.zeros((2, len(self._accounts)))
         rules = [
             item
             for item in sources(state).bound
@@ -346,74 +344,80 @@ class _Wanted:
         ]
         rates = Rates(state) if rules else None
         for item in rules:
-            above, metric = threshold(item.rule, state), item.rule.metric
+            metric = item.rule.metric
+            above = threshold(item.rule, state)
             if rates is None or metric is None or not 0 < above < 100:
                 continue
-            amount = rates.of(item.pool, metric).requests * (100 - above) / above
-            at = (CPU, MEMORY).index(RESOURCE[metric])
-            amounts = [amount if place == at else 0.0 for place in range(3)]
-            wanted[at] = np.maximum(wanted[at], self._reserved(item.pool.groups, amounts))
-        total: Floats = wanted.sum(axis=0)
+            requests = rates.of(item.pool, metric).requests
+            resource = (CPU, MEMORY).index(RESOURCE[metric])
+            amounts = [0.0, 0.0, 0.0]
+            amounts[resource] = requests * (100 - above) / above
+            cost = self._cost_of(item.pool.groups, amounts)
+            costs[resource] = np.maximum(costs[resource], cost)
+        total: Floats = costs.sum(axis=0)
         return total
 
-    def _reserved(self, groups: Iterable[str], amounts: Sequence[float]) -> Floats:
+    def _cost_of(self, groups: Iterable[str], amounts: Sequence[float]) -> Floats:
         """Return the price of amounts of free room of these groups, by
         account, as far as they have it."""
-        chosen = self._chosen(groups)
-        room: Floats = np.where(chosen[:, None], self._room, 0.0)
-        part = np.minimum(1.0, np.array(amounts) / np.maximum(room.sum(axis=0), 1.0))
-        price: Floats = (np.where(chosen[:, None], self._waste, 0.0) * part).sum(axis=1)
+        is_chosen = self._chosen(groups)[:, None]
+        room = np.where(is_chosen, self._room, 0.0).sum(axis=0)
+        part = np.minimum(1.0, np.array(amounts) / np.maximum(room, 1.0))
+        waste = np.where(is_chosen, self._waste, 0.0)
+        price: Floats = (waste * part).sum(axis=1)
         return price
 
     def _chosen(self, groups: Iterable[str]) -> Bools:
-        named = set(groups)
-        return np.array([group in named for _, group in self._accounts], dtype=np.bool_)
+        names = set(groups)
+        return np.array([group in names for _, group in self._accounts], dtype=np.bool_)
+
+
+def _minima(state: ClusterState) -> Iterable[tuple[Iterable[str], int]]:
+    """Yield groups, and how many nodes they have at least together."""
+    elsewhere: dict[str, int] = {}
+    for name, group in state.groups.items():
+        yield (name,), group.group.min
+        if group.group.pool:
+            elsewhere[group.group.pool.id] = group.group.pool.elsewhere
+    for name, pool in pools(state).items():
+        if name in elsewhere:
+            yield pool.groups, pool.min - elsewhere[name]
 
 
 class _Cells:
     """The rounded amounts: by account, its parts and what each owner's pods cost."""
 
-    def __init__(self, machines: _Machines, usage: _Usage, wanted: _Wanted) -> None:
+    def __init__(self, machines: _Machines, usage: _Usage, reserve: _Reserve) -> None:
         self._machines, self._usage = machines, usage
-        size, owners = len(machines.accounts), len(usage.labels)
+        size, width = len(machines.accounts), max(len(usage.labels), 1)
         account = machines.account
-        at_node = usage.cost.sum(axis=1)
-        keys, cell_of = np.unique(
-            account[usage.node] * max(owners, 1) + usage.owner, return_inverse=True
-        )
-        workload = np.bincount(cell_of, weights=at_node, minlength=len(keys))
-        free = usage.free.sum(axis=1)
-        lost = np.where(wanted.leaving, free, 0.0)
-        lost += machines.price * (usage.unit.sum(axis=1) <= 0)  # a node without capacity
+        cell_of_row = account[usage.node] * width + usage.owner
+        cells, cell_of = np.unique(cell_of_row, return_inverse=True)
+        workload = np.bincount(cell_of, weights=usage.cost.sum(axis=1), minlength=len(cells))
+        unusable = np.where(reserve.leaving, usage.free.sum(axis=1), 0.0)
+        has_no_capacity = usage.unit.sum(axis=1) <= 0
+        unusable += machines.price * has_no_capacity
         others = [
             np.bincount(account, weights=weights, minlength=size)
-            for weights in (usage.daemons.sum(axis=1), usage.overhead.sum(axis=1), lost)
+            for weights in (usage.daemons.sum(axis=1), usage.overhead.sum(axis=1), unusable)
         ]
-        self._stays: Bools = ~wanted.leaving
+        others[2] += machines.spare
+        self._stays: Bools = ~reserve.leaving
         self._parts: list[CostParts] = []
         self._owners: list[dict[int, int]] = []
-        for at in range(size):
-            inside = np.flatnonzero(keys // max(owners, 1) == at)
-            rest = [row[at] for row in others]
-            rest[2] += machines.spare[at]
-            amount = float(wanted.amount[at])
-            shares = [*workload[inside].tolist(), *rest, amount, float(wanted.waste[at]) - amount]
-            whole = apportioned(machines.paid[at], shares)
-            of_owners, (daemons, overhead, unusable, kept, avoidable) = (
-                whole[: len(inside)],
-                whole[len(inside) :],
-            )
-            self._owners.append(
-                {
-                    int(keys[cell]) % max(owners, 1): cost
-                    for cell, cost in zip(inside, of_owners, strict=True)
-                }
-            )
-            self._parts.append(
-                CostParts(
-                    machines.paid[at], sum(of_owners), daemons, overhead, kept, avoidable, unusable
-                )
-            )
+        for at, paid in enumerate(machines.paid):
+            inside = np.flatnonzero(cells // width == at)
+            amount = float(reserve.amount[at])
+            shares = workload[inside].tolist()
+            shares += [row[at] for row in others]
+            shares += [amount, float(reserve.waste[at]) - amount]
+            whole = apportioned(paid, shares)
+            of_owners, rest = whole[: len(inside)], whole[len(inside) :]
+            owners = (cells[inside] % width).tolist()
+            self._owners.append(dict(zip(owners, of_owners, strict=True)))
+            daemons, overhead, lost, reserved, avoidable = rest
+            pods = sum(of_owners)
+            self._parts.append(CostParts(paid, pods, daemons, overhead, reserved, avoidable, lost))
 
     def bill(self, currency: str, least: int | None) -> Bill:
         """Return the bill in one currency. least: the lower bound, None if it is unknown."""
@@ -421,26 +425,28 @@ class _Cells:
         chosen = [at for at, account in enumerate(machines.accounts) if account[0] == currency]
         parts = CostParts.total(self._parts[at] for at in chosen)
         groups = {at: machines.accounts[at][1] for at in chosen}
+        pools_of_groups = {at: machines.pools.get(name, name) for at, name in groups.items()}
+        is_inside = np.isin(machines.account, chosen)
+        overcommitted = self._usage.overcommitted & is_inside
         return Bill(
             currency,
             parts,
             self._machine_costs(groups),
-            self._machine_costs(
-                {at: machines.pools.get(group, group) for at, group in groups.items()}
-            ),
+            self._machine_costs(pools_of_groups),
             self._workload_costs(chosen, lambda label: label[0]),
             self._workload_costs(chosen, "/".join),
             -1 if least is None else min(least, parts.paid),
-            int((self._usage.overcommitted & np.isin(machines.account, chosen)).sum()),
+            int(overcommitted.sum()),
         )
 
     def _machine_costs(self, names: Mapping[int, str]) -> tuple[MachineCost, ...]:
         """Return the sums of accounts with the same name. names: by account."""
         costs: dict[str, MachineCost] = {}
         for at, name in names.items():
-            old = costs.get(name, MachineCost(name))
-            parts = CostParts.total((old.parts, self._parts[at]))
-            costs[name] = MachineCost(name, old.machines + self._machines.count[at], parts)
+            others = costs.get(name, MachineCost(name))
+            number = others.machines + self._machines.count[at]
+            parts = CostParts.total((others.parts, self._parts[at]))
+            costs[name] = MachineCost(name, number, parts)
         return tuple(sorted(costs.values(), key=lambda cost: (-cost.parts.paid, cost.name)))
 
     def _workload_costs(
@@ -448,26 +454,28 @@ class _Cells:
     ) -> tuple[WorkloadCost, ...]:
         """Return what pods cost by a name that is made of namespace and
         controller, the dearest first."""
-        usage, labels = self._usage, self._usage.labels
-        names = sorted({name_of(label) for label in labels})
-        at_name = {name: at for at, name in enumerate(names)}
-        name_at: Ints = np.array([at_name[name_of(label)] for label in labels], dtype=np.int64)
-        whole = [0] * len(names)
+        usage = self._usage
+        name_of_owner = [name_of(label) for label in usage.labels]
+        names = sorted(set(name_of_owner))
+        index = {name: at for at, name in enumerate(names)}
+        name_at: Ints = np.array([index[name] for name in name_of_owner], dtype=np.int64)
+        costs = [0] * len(names)
         for at in chosen:
             for owner, cost in self._owners[at].items():
-                whole[name_at[owner]] += cost
+                costs[name_at[owner]] += cost
         inside = np.isin(self._machines.account, chosen)
-        here, stays = inside[usage.node], inside & self._stays
+        here = inside[usage.node]
         by_resource = _sums(usage.cost[here], name_at[usage.owner[here]], len(names))
         total = by_resource.sum(axis=0)
-        idle = (by_resource / np.where(total > 0, total, 1.0) * usage.free[stays].sum(axis=0)).sum(
-            axis=1
-        )
+        part = by_resource / np.where(total > 0, total, 1.0)
+        free = usage.free[inside & self._stays].sum(axis=0)
+        idle = (part * free).sum(axis=1)
         waste = sum(self._parts[at].waste for at in chosen)
-        shares = apportioned(waste, [*idle.tolist(), max(0.0, waste - float(idle.sum()))])
+        of_nobody = max(0.0, waste - float(idle.sum()))
+        shares = apportioned(waste, [*idle.tolist(), of_nobody])
         rows = [
             WorkloadCost(name, cost, share)
-            for name, cost, share in zip(names, whole, shares, strict=False)
+            for name, cost, share in zip(names, costs, shares, strict=False)
             if cost or share
         ]
         return shortened(sorted(rows, key=lambda row: (-row.workload, row.name)))
@@ -478,12 +486,9 @@ def shortened(rows: Sequence[WorkloadCost], most: int = MOST_ROWS) -> tuple[Work
     first, others = tuple(rows[:most]), rows[most:]
     if not others:
         return first
-    return (
-        *first,
-        WorkloadCost(
-            "", sum(row.workload for row in others), sum(row.idle for row in others), len(others)
-        ),
-    )
+    workload = sum(row.workload for row in others)
+    idle = sum(row.idle for row in others)
+    return *first, WorkloadCost("", workload, idle, len(others))
 
 
 def apportioned(total: int, shares: Sequence[float]) -> list[int]:
@@ -497,7 +502,8 @@ def apportioned(total: int, shares: Sequence[float]) -> list[int]:
             whole[at] += 1
         rest -= min(rest, len(order))
     while rest < 0 and any(whole):
-        for at in [at for at in reversed(order) if whole[at] > 0][:-rest]:
+        reducible = [at for at in reversed(order) if whole[at] > 0]
+        for at in reducible[:-rest]:
             whole[at] -= 1
             rest += 1
     return whole
@@ -509,13 +515,21 @@ def _three(amounts: Amounts) -> tuple[int, int, int]:
     return max(0, amounts.get(CPU, 0)), max(0, amounts.get(MEMORY, 0)), max(0, gpus)
 
 
+def _table(rows: Iterable[Amounts]) -> Floats:
+    """Return [rows,3] cpu, memory and GPUs."""
+    amounts = [_three(row) for row in rows]
+    return np.array(amounts, dtype=np.float64).reshape(-1, 3)
+
+
 def _weights(prices: NodePrices | None) -> Floats:
     """Return how dear a millicore, a byte and a GPU are in relation to each other."""
     weights = _USUAL_WEIGHTS
-    if prices is not None and ((prices.cpu or 0) > 0 or (prices.memory or 0) > 0):
+    if prices is not None:
         cpu, memory = prices.cpu or 0.0, prices.memory or 0.0
         core = cpu or memory * 8
-        weights = (cpu, memory, core * 10 if prices.gpu is None else prices.gpu)
+        gpu = core * 10 if prices.gpu is None else prices.gpu
+        if cpu > 0 or memory > 0:
+            weights = (cpu, memory, gpu)
     units: Floats = np.array(weights) / np.array(_UNITS)
     return units
 
@@ -524,13 +538,13 @@ def _unit_prices(price: Ints, capacity: Floats, weights: Floats) -> Floats:
     """Return [N,3] the price of one millicore, byte and GPU of each node; 0
     for what it does not have."""
     value = capacity * weights
-    usual = capacity * (np.array(_USUAL_WEIGHTS) / np.array(_UNITS))
-    value = np.where(value.sum(axis=1, keepdims=True) > 0, value, usual)
+    usual_value = capacity * _weights(None)
+    is_worthless = value.sum(axis=1, keepdims=True) <= 0
+    value = np.where(is_worthless, usual_value, value)
     total = value.sum(axis=1, keepdims=True)
     part = np.where(total > 0, value / np.where(total > 0, total, 1.0), 0.0)
-    unit: Floats = np.where(
-        capacity > 0, price[:, None] * part / np.where(capacity > 0, capacity, 1.0), 0.0
-    )
+    divisor = np.where(capacity > 0, capacity, 1.0)
+    unit: Floats = np.where(capacity > 0, price[:, None] * part / divisor, 0.0)
     return unit
 
 
@@ -553,18 +567,16 @@ def _owners(snapshot: Snapshot) -> tuple[list[tuple[str, str]], Ints]:
 
     def label(pod_class: PodClass) -> tuple[str, str]:
         owner: Owner | None = pod_class.owner
+        if owner is None:
+            return pod_class.namespace, ALONE
         for _ in range(_MOST_STEPS):
-            higher = (
-                above.get((owner.kind, pod_class.namespace, owner.name))
-                if owner is not None
-                else None
-            )
+            higher = above.get((owner.kind, pod_class.namespace, owner.name))
             if higher is None:
                 break
             owner = higher
-        return pod_class.namespace, f"{owner.kind}/{owner.name}" if owner is not None else ALONE
+        return pod_class.namespace, f"{owner.kind}/{owner.name}"
 
     labels = [None if cls.is_daemonset or cls.mirror else label(cls) for cls in snapshot.classes]
-    known = sorted({item for item in labels if item is not None})
-    index = {item: at for at, item in enumerate(known, 1)}
-    return known, np.array([0 if item is None else index[item] for item in labels], dtype=np.int64)
+    owners = sorted({item for item in labels if item is not None})
+    index: dict[tuple[str, str] | None, int] = {item: at for at, item in enumerate(owners, 1)}
+    return owners, np.array([index.get(item, 0) for item in labels], dtype=np.int64)
