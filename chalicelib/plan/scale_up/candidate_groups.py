@@ -42,11 +42,11 @@ class Candidates:
     ) -> None:
         self._simulated = simulated
         self.variants = dict(variants or {})
-        self.skipped = {
-            group.id: reason
-            for group in state.groups.values()
-            if (reason := _skip(group, limiter, state.lacking)) is not None
-        }
+        self.skipped: dict[str, Reason] = {}
+        for group in state.groups.values():
+            reason = _skip(group, limiter, state.lacking)
+            if reason is not None:
+                self.skipped[group.id] = reason
         self.groups = [
             group for _, group in sorted(state.groups.items()) if group.id not in self.skipped
         ]
@@ -61,7 +61,9 @@ class Candidates:
     def of(cls, groups: Sequence[NodeGroupState], simulated: SimulatedCluster) -> Candidates:
         """Return groups with a template as if they could scale up, to ask what they would take."""
         candidates = cls.__new__(cls)
-        candidates._simulated, candidates.skipped, candidates.groups = simulated, {}, list(groups)
+        candidates._simulated = simulated
+        candidates.skipped = {}
+        candidates.groups = list(groups)
         candidates.variants = {}
         candidates._arrange(candidates.groups)
         return candidates
@@ -79,11 +81,8 @@ class Candidates:
             for daemon in template.daemons:
                 self.table.put(daemon, np.array([row]), one, simulated.classes[daemon].ports)
                 np.maximum(self.table.free[row], -LARGEST, out=self.table.free[row])
-        self._unpromised = {
-            row: labels
-            for row, group in enumerate(groups)
-            if (labels := group.group.options.unpromised_labels)
-        }
+        unpromised = enumerate(group.group.options.unpromised_labels for group in groups)
+        self._unpromised = {row: labels for row, labels in unpromised if labels}
         self._fits: dict[int, Bools] = {}
         self.barred: dict[int, Bools] = {}
 
@@ -93,46 +92,49 @@ class Candidates:
         fits = self._fitting(cls)
         if not self.barred:
             return fits
-        barred = [
-            row for row, others in self.barred.items() if fits[row] and bool((fits & others).any())
-        ]
         permitted = fits.copy()
-        permitted[barred] = False
+        for row, others in self.barred.items():
+            if fits[row] and (fits & others).any():
+                permitted[row] = False
         return permitted
 
     def _fitting(self, cls: int) -> Bools:
         fits = self._fits.get(cls)
         if fits is None:
-            simulated, pod = self._simulated, self._simulated.classes[cls]
-            simulated.check()
-            if simulated.nowhere(cls):
+            self._simulated.check()
+            if self._simulated.nowhere(cls):
                 fits = np.zeros(len(self.groups), dtype=np.bool_)
             else:
-                fits = simulated.zones.suits(cls, self.table) & self.table.fitting(cls)
-                for row in np.flatnonzero(fits) if pod.ports else ():
-                    fits[row] = self.table.port_clash(int(row), pod.ports) is None
-                for row, labels in self._unpromised.items():
-                    fits[row] &= not depends(pod, labels, self.table.nodes[row])
-                for row in np.flatnonzero(fits) if self.variants else ():
-                    variant = self.variants.get(self.groups[row].id)
-                    fits[row] = variant is None or not self._fits_own(cls, fits, variant)
+                fits = self._fitting_groups(cls)
             self._fits[cls] = fits
+        return fits
+
+    def _fitting_groups(self, cls: int) -> Bools:
+        """Return the groups for a class that some node may run."""
+        pod = self._simulated.classes[cls]
+        fits = self._simulated.zones.suits(cls, self.table) & self.table.fitting(cls)
+        if pod.ports:
+            for row in np.flatnonzero(fits):
+                fits[row] = self.table.port_clash(int(row), pod.ports) is None
+        for row, labels in self._unpromised.items():
+            fits[row] &= not depends(pod, labels, self.table.nodes[row])
+        if self.variants:
+            for row in np.flatnonzero(fits):
+                variant = self.variants.get(self.groups[row].id)
+                fits[row] = variant is None or not self._fits_own(cls, fits, variant)
         return fits
 
     def _fits_own(self, cls: int, fits: Bools, variant: ZoneVariant) -> bool:
         """Return whether the group of a variant takes a class without it."""
         if not variant.storage:
             return self._simulated.zones.fits_anywhere(cls, variant.group)
-        return any(
-            bool(fits[row]) for row, group in enumerate(self.groups) if group.id == variant.group
-        )
+        rows = (row for row, group in enumerate(self.groups) if group.id == variant.group)
+        return any(bool(fits[row]) for row in rows)
 
     def confine(self, cls: int, groups: Collection[str]) -> None:
         """Restrict new nodes for a class of virtual pods to these groups."""
-        inside = np.fromiter(
-            (group.id in groups for group in self.groups), dtype=np.bool_, count=len(self.groups)
-        )
-        self._fits[cls] = self._fitting(cls) & inside
+        is_inside = [group.id in groups for group in self.groups]
+        self._fits[cls] = self._fitting(cls) & np.array(is_inside, dtype=np.bool_)
 
     def against(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why an empty new node of the row-th group takes no pod of a class
@@ -145,38 +147,39 @@ class Candidates:
         if not reasons and depends(pod, self._unpromised.get(row, ()), self.table.nodes[row]):
             reasons = (Reason.of(ReasonCode.NODE_AFFINITY, term=_UNPROMISED),)
         if not reasons and simulated.volumes.concerns(cls):
-            # Also if an empty new node's drivers attach fewer volumes than one
-            # pod of the class brings.
-            full = (
-                Reason.of(
-                    ReasonCode.VOLUME_COUNT, driver=driver, max=template.volume_limits[driver]
-                )
-                for driver, (own, shared) in simulated.volumes.attaches(cls).items()
-                if own + shared > template.volume_limits.get(driver, own + shared)
-            )
-            reasons = (
-                simulated.claimed(cls)
-                or tuple(full)[:1]
-                or simulated.attached.unbound(cls, row, self.table)
-            )
-            if reasons and reasons[0].code is ReasonCode.STORAGE_CAPACITY:
-                reasons = (*reasons, *self._unknown_storage(cls, row))
+            reasons = self._against_volumes(cls, row, template.volume_limits)
         needs = None if reasons else simulated.needs(cls)
         if needs is None:
             return reasons
-        topology = NewNodeTopology(
-            simulated.rows, self.table.nodes[row].labels, (), template.daemons
-        )
+        labels = self.table.nodes[row].labels
+        topology = NewNodeTopology(simulated.rows, labels, (), template.daemons)
         return topology.reasons(needs)
+
+    def _against_volumes(self, cls: int, row: int, limits: Mapping[str, int]) -> tuple[Reason, ...]:
+        """Return why an empty new node does not get the volumes of a class. limits: by driver."""
+        simulated = self._simulated
+        claimed = simulated.claimed(cls)
+        if claimed:
+            return claimed
+        # Also if an empty new node's drivers attach fewer volumes than one pod of the class brings.
+        for driver, (own, shared) in simulated.volumes.attaches(cls).items():
+            limit = limits.get(driver)
+            if limit is not None and own + shared > limit:
+                return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=limit),)
+        reasons = simulated.attached.unbound(cls, row, self.table)
+        if reasons and reasons[0].code is ReasonCode.STORAGE_CAPACITY:
+            return *reasons, *self._unknown_storage(cls, row)
+        return reasons
 
     def _unknown_storage(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why no node is bought to find out what it offers of the storage
         classes of a pod's claims."""
-        refused, wanted = (
-            self.groups[row].storage_room,
-            self._simulated.volumes.storage_classes(cls),
-        )
-        return tuple(reason for name in wanted if (reason := refused.get(name)) is not None)[:1]
+        storage_room = self.groups[row].storage_room
+        for name in self._simulated.volumes.storage_classes(cls):
+            refused = storage_room.get(name)
+            if refused is not None:
+                return (refused,)
+        return ()
 
     def _against_zones(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why an empty new node of a group in several zones takes no pod of a
@@ -189,12 +192,10 @@ class Candidates:
         reasons = predicates.room_reasons(cls, simulated.classes[cls], self.table, row)
         if reasons or simulated.zones.fits_anywhere(cls, group):
             return reasons
-        rooms = [
-            variant.room
-            for variant in self.variants.values()
-            if variant.group == group and variant.zone in zones
-        ]
-        return tuple(room.why for room in rooms[:1])
+        for variant in self.variants.values():
+            if variant.group == group and variant.zone in zones:
+                return (variant.room.why,)
+        return ()
 
 
 def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
@@ -205,13 +206,17 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
         return False
     terms = pod.required_affinity
     if terms is not None:
-        terms = tuple(term for term in terms if not any(r.key in labels for r in term.expressions))
+        terms = tuple(
+            term
+            for term in terms
+            if not any(requirement.key in labels for requirement in term.expressions)
+        )
         if not terms:
             return True
-    plain = msgspec.structs.replace(pod, required_affinity=terms)
-    return bool(pod.node_selector.keys() & set(labels)) or not predicates.matches_node(
-        plain, node.name, node.labels
-    )
+    if pod.node_selector.keys() & set(labels):
+        return True
+    without_labels = msgspec.structs.replace(pod, required_affinity=terms)
+    return not predicates.matches_node(without_labels, node.name, node.labels)
 
 
 def relies(cls: int, labels: Collection[str], node: Node, simulated: SimulatedCluster) -> bool:
@@ -221,15 +226,16 @@ def relies(cls: int, labels: Collection[str], node: Node, simulated: SimulatedCl
     if not present:
         return False
     needs = simulated.needs(cls)
-    if depends(simulated.classes[cls], present, node) or (
-        needs is not None and not present.isdisjoint(needs.keys)
-    ):
+    if depends(simulated.classes[cls], present, node):
+        return True
+    if needs is not None and not present.isdisjoint(needs.keys):
         return True
     if not simulated.volumes.concerns(cls):
         return False
-    rest = {key: value for key, value in node.labels.items() if key not in present}
-    without = NodeTable([msgspec.structs.replace(node, labels=rest)], simulated.table.columns)
-    return not simulated.volumes.mask(cls, without).all()
+    other_labels = {key: value for key, value in node.labels.items() if key not in present}
+    without_labels = msgspec.structs.replace(node, labels=other_labels)
+    table = NodeTable([without_labels], simulated.table.columns)
+    return not simulated.volumes.mask(cls, table).all()
 
 
 def _skip(
@@ -238,12 +244,10 @@ def _skip(
     """Return why a group is skipped, None if it is not. The checks run in the order of Cluster
     Autoscaler. lacking: nodes without an announced device."""
     failed = group.memory.backoff
-    error = (
-        " ".join(part for part in (failed.cls, failed.code, failed.message) if part)
-        if failed is not None
-        else ""
-    )
-    until = failed.until if failed is not None else 0.0
+    error, until = "", 0.0
+    if failed is not None:
+        error = " ".join(filter(None, (failed.cls, failed.code, failed.message)))
+        until = failed.until
     unhealthy: dict[str, str | int | float] = {"detail": f"{group.missing} nodes are missing"}
     if group.frozen is not None:
         unhealthy = group.frozen.params
@@ -267,10 +271,10 @@ def _skip(
             {"detail": group.group.template_error or no_template},
         ),
     )
-    reason = group.growth_paused or next(
-        (Reason(code, params) for fails, code, params in checks if fails), None
-    )
-    if reason is not None:
-        return reason
+    if group.growth_paused is not None:
+        return group.growth_paused
+    for fails, code, params in checks:
+        if fails:
+            return Reason(code, params)
     allowance = limiter.allowance(group, 0)
     return allowance.stop if allowance.nodes <= 0 else None
