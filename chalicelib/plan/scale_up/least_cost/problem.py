@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.plan.linear_solver import Trouble
-from chalicelib.plan.tables import LARGEST, Floats, Ints
+from chalicelib.plan.tables import LARGEST, Bools, Floats, Ints
 
 # of the most expensive node: decides by number of nodes among mixes of equal price
 _PER_NODE = 1e-6
@@ -51,61 +51,50 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
     ]
     requested = [at for at, ask in enumerate(asks) if ask.count > 0]
     width = len(offers[0].free) if offers else 1
-    free = np.array([np.maximum(offers[g].free, 0) for g in for_sale], dtype=np.int64).reshape(
-        -1, width
-    )
-    need = np.array([asks[a].need for a in requested], dtype=np.int64).reshape(-1, width)
+    free = _ints([np.maximum(offers[g].free, 0) for g in for_sale]).reshape(-1, width)
+    need = _ints([asks[a].need for a in requested]).reshape(-1, width)
     rooms = _rooms(free, need)
-    fits = np.array(
-        [[asks[a].fits[g] for a in requested] for g in for_sale], dtype=np.bool_
-    ).reshape(rooms.shape)
-    per_node = np.array([asks[a].per_node for a in requested], dtype=np.int64)
-    rooms[~fits] = 0
-    cap = np.minimum(rooms, per_node)
-    ask_keys = [
-        (
-            tuple(need[i].tolist()),
-            tuple(rooms[:, i].tolist()),
-            -1 if (cap[:, i] == rooms[:, i]).all() else a,
-        )
-        for i, a in enumerate(requested)
-    ]
-    asks_of = _together(ask_keys, [bool(cap[:, i].any()) for i in range(len(requested))])
+    fits = np.array([[asks[a].fits[g] for a in requested] for g in for_sale], dtype=np.bool_)
+    rooms[~fits.reshape(rooms.shape)] = 0
+    cap = np.minimum(rooms, _ints([asks[a].per_node for a in requested]))
+    ask_keys: list[tuple[object, ...]] = []
+    for i, a in enumerate(requested):
+        is_limited = (cap[:, i] < rooms[:, i]).any()
+        own_key = a if is_limited else -1
+        ask_keys.append((tuple(need[i].tolist()), tuple(rooms[:, i].tolist()), own_key))
+    fits_somewhere: Bools = np.any(cap, axis=0)
+    asks_of = _together(ask_keys, fits_somewhere)
     first_asks = [members[0] for members in asks_of]
-    offer_keys = [
-        (
-            offers[g].price,
-            tuple(free[i].tolist()),
-            tuple(cap[i, first_asks].tolist()),
-            tuple(limit.amounts[g] for limit in limits),
-        )
-        for i, g in enumerate(for_sale)
-    ]
-    offers_of = _together(offer_keys, [bool(cap[i].any()) for i in range(len(for_sale))])
-    firsts = [members[0] for members in offers_of]
-    count = np.array(
-        [sum(asks[requested[i]].count for i in members) for members in asks_of], dtype=np.int64
-    )
+    offer_keys: list[tuple[object, ...]] = []
+    for i, g in enumerate(for_sale):
+        resources, pods = tuple(free[i].tolist()), tuple(cap[i, first_asks].tolist())
+        amounts_of_node = tuple(limit.amounts[g] for limit in limits)
+        offer_keys.append((offers[g].price, resources, pods, amounts_of_node))
+    takes_pods: Bools = np.any(cap, axis=1)
+    offers_of = _together(offer_keys, takes_pods)
+    first_offers = [members[0] for members in offers_of]
+    counts = [sum(asks[requested[i]].count for i in members) for members in asks_of]
+    count = _ints(counts)
+    all_pods = sum(counts)
+    most = [sum(offers[for_sale[i]].most for i in members) for members in offers_of]
+    amounts = [[limit.amounts[for_sale[i]] for i in first_offers] for limit in limits]
+    cap_of_firsts = cap[np.ix_(first_offers, first_asks)]
     return Problem(
-        free=free[firsts],
-        cost=_costs([offers[for_sale[i]].price for i in firsts]),
-        most=np.array(
-            [
-                min(sum(offers[for_sale[i]].most for i in members), int(count.sum()))
-                for members in offers_of
-            ],
-            dtype=np.int64,
-        ),
+        free=free[first_offers],
+        cost=_costs([offers[for_sale[i]].price for i in first_offers]),
+        most=_ints([min(nodes, all_pods) for nodes in most]),
         need=need[first_asks],
         count=count,
-        cap=np.minimum(cap[np.ix_(firsts, first_asks)], count),
-        amounts=np.array(
-            [[limit.amounts[for_sale[i]] for i in firsts] for limit in limits], dtype=np.int64
-        ).reshape(len(limits), len(firsts)),
-        room=np.array([min(max(0, limit.most), LARGEST) for limit in limits], dtype=np.int64),
+        cap=np.minimum(cap_of_firsts, count),
+        amounts=_ints(amounts).reshape(len(limits), len(first_offers)),
+        room=_ints([min(max(0, limit.most), LARGEST) for limit in limits]),
         offers=tuple(tuple(for_sale[i] for i in members) for members in offers_of),
         asks=tuple(tuple(requested[i] for i in members) for members in asks_of),
     )
+
+
+def _ints(numbers: Sequence[object]) -> Ints:
+    return np.array(numbers, dtype=np.int64)
 
 
 def _rooms(free: Ints, need: Ints) -> Ints:
@@ -114,15 +103,12 @@ def _rooms(free: Ints, need: Ints) -> Ints:
     rooms: Ints = np.full((len(free), len(need)), np.iinfo(np.int64).max, dtype=np.int64)
     for column in range(free.shape[1]):
         requested = need[:, column] > 0
-        rooms[:, requested] = np.minimum(
-            rooms[:, requested], free[:, column, None] // need[None, requested, column]
-        )
+        rooms_of_resource = free[:, column, None] // need[None, requested, column]
+        rooms[:, requested] = np.minimum(rooms[:, requested], rooms_of_resource)
     return rooms
 
 
-def _together(
-    keys: Sequence[tuple[object, ...]], useful: Sequence[bool]
-) -> tuple[tuple[int, ...], ...]:
+def _together(keys: Sequence[tuple[object, ...]], useful: Bools) -> tuple[tuple[int, ...], ...]:
     """Return the members grouped by equal keys, in the order of the keys,
     without those of no use."""
     members: dict[tuple[object, ...], list[int]] = {}
@@ -143,29 +129,27 @@ class Rooms:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self.most, self.room = problem.most.copy(), problem.room.copy()
+        self.most = problem.most.copy()
+        self.room = problem.room.copy()
 
     def allowed(self, offer: int) -> int:
         """Return how many more nodes of an offer may be bought."""
-        amounts = self._problem.amounts[:, offer]
-        limited = amounts > 0
-        within = (
-            int((self.room[limited] // amounts[limited]).min())
-            if limited.any()
-            else int(self.most[offer])
-        )
-        return max(0, min(int(self.most[offer]), within))
+        return self._most(offer, self._problem.amounts[:, offer])
 
     def exchangeable(self, old: int, new: int) -> int:
         """Return how many nodes of one offer could be replaced by nodes of another."""
-        more = self._problem.amounts[:, new] - self._problem.amounts[:, old]
-        limited = more > 0
-        within = (
-            int((self.room[limited] // more[limited]).min())
-            if limited.any()
-            else int(self.most[new])
-        )
-        return max(0, min(int(self.most[new]), within))
+        amounts = self._problem.amounts
+        return self._most(new, amounts[:, new] - amounts[:, old])
+
+    def _most(self, offer: int, amounts: Ints) -> int:
+        """Return how many nodes of an offer may be bought where one takes these amounts of the
+        limits."""
+        most = int(self.most[offer])
+        limited = amounts > 0
+        if limited.any():
+            within_limits = self.room[limited] // amounts[limited]
+            most = min(most, int(within_limits.min()))
+        return max(0, most)
 
     def take(self, offer: int, nodes: int) -> None:
         """Buy nodes, or return them with a negative number."""
@@ -183,9 +167,9 @@ def left_over(problem: Problem, loads: Loads) -> Ints:
 
 def worth(problem: Problem, loads: Loads) -> tuple[int, float]:
     """Return the sort key of a mix, lower is better: unplaced pods, then cost."""
-    return int(left_over(problem, loads).sum()), float(
-        sum(problem.cost[load.offer] * load.nodes for load in loads)
-    )
+    unplaced = int(left_over(problem, loads).sum())
+    cost = sum(problem.cost[load.offer] * load.nodes for load in loads)
+    return unplaced, float(cost)
 
 
 def check(problem: Problem, loads: Loads) -> None:
@@ -193,15 +177,14 @@ def check(problem: Problem, loads: Loads) -> None:
     rooms = Rooms(problem)
     for load in loads:
         rooms.take(load.offer, load.nodes)
-        broken = (
-            (load.pods @ problem.need > problem.free[load.offer]).any()
-            or not load.pods.any()
-            or (load.pods < 0).any()
-            or (load.pods > problem.cap[load.offer]).any()
-        )
-        if broken or load.nodes <= 0:
+        requests = load.pods @ problem.need
+        is_overfull = (requests > problem.free[load.offer]).any()
+        is_over_cap = (load.pods > problem.cap[load.offer]).any()
+        is_empty = load.nodes <= 0 or not load.pods.any()
+        if is_overfull or is_over_cap or is_empty or (load.pods < 0).any():
             raise Trouble("a node would not hold its pods")
-    if (rooms.most < 0).any() or (rooms.room < 0).any() or (left_over(problem, loads) < 0).any():
+    unplaced = left_over(problem, loads)
+    if (rooms.most < 0).any() or (rooms.room < 0).any() or (unplaced < 0).any():
         raise Trouble("more was bought than is allowed, or for more pods than there are")
 
 
@@ -218,9 +201,8 @@ def answer(
         while rest > 0:
             offer = next(g for g in problem.offers[load.offer] if nodes_left[g] > 0)
             pods = _deal(problem, load, pods_left)
-            alike = min(
-                [rest, nodes_left[offer], *(pods_left[a] // count for a, count in pods.items())]
-            )
+            repeats = [pods_left[a] // count for a, count in pods.items()]
+            alike = min([rest, nodes_left[offer], *repeats])
             for a, count in pods.items():
                 pods_left[a] -= count * alike
             nodes_left[offer] -= alike
