@@ -41,7 +41,8 @@ def plan_headroom(search: ScaleUpSearch, demand: HeadroomDemand) -> HeadroomResu
     added while the cluster is unhealthy."""
     if not demand.pods:
         return HeadroomResult()
-    simulated, mark = search.simulated, search.simulated.checkpoint()
+    simulated = search.simulated
+    mark = simulated.checkpoint()
     by_group: dict[str, tuple[str, ...]] = {}
     stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing further
     for pods in demand.pods:
@@ -56,39 +57,36 @@ def plan_headroom(search: ScaleUpSearch, demand: HeadroomDemand) -> HeadroomResu
             groups, stops[pods.name] = _grow(search, pods, rest)
             for group in groups:
                 by_group[group] = tuple(sorted({*by_group.get(group, ()), pods.name}))
-    standing, none = (
-        simulated.standing(),
-        (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)),
-    )
-    verdicts, spare = [], []
+    standing = simulated.standing()
+    nothing = np.zeros(0, dtype=np.int64)
+    verdicts: list[HeadroomVerdict] = []
+    spare: list[Spare] = []
     for pods in demand.pods:
-        rows, counts = standing.get(pods.cls, none)
-        present, added = (
-            int(counts[rows < simulated.base].sum()),
-            int(counts[rows >= simulated.base].sum()),
+        rows, counts = standing.get(pods.cls, (nothing, nothing))
+        present = int(counts[rows < simulated.base].sum())
+        added = int(counts[rows >= simulated.base].sum())
+        reasons: dict[str, Reason] = {}
+        if present + added < pods.count:
+            reasons = _reasons(search, pods, stops.get(pods.name, {}))
+        verdict = HeadroomVerdict(
+            pods.name, wanted=pods.count, held=present, added=added, reasons=reasons
         )
-        reasons = (
-            {}
-            if present + added >= pods.count
-            else _reasons(search, pods, stops.get(pods.name, {}))
-        )
-        verdicts.append(
-            HeadroomVerdict(
-                pods.name, wanted=pods.count, held=present, added=added, reasons=reasons
-            )
-        )
-        if on_existing := int(counts[rows < simulated.real].sum()):
+        verdicts.append(verdict)
+        on_existing = int(counts[rows < simulated.real].sum())
+        if on_existing:
             spare.append(Spare(pods.name, pods.cls, on_existing))
     simulated.rollback(mark)
     simulated.reserve(tuple(spare))
     simulated.record_lateness()  # the use of existing nodes is not fully known
-    return HeadroomResult(
-        tuple(sorted(verdicts, key=lambda verdict: verdict.name)), dict(sorted(by_group.items()))
-    )
+    verdicts.sort(key=lambda verdict: verdict.name)
+    return HeadroomResult(tuple(verdicts), dict(sorted(by_group.items())))
 
 
 def _fill(search: ScaleUpSearch, cls: int, count: int) -> int:
-    return sum(pods for _, pods in search.simulated.place_first_fit(cls, count)) if count > 0 else 0
+    if count <= 0:
+        return 0
+    placed = search.simulated.place_first_fit(cls, count)
+    return sum(pods for _, pods in placed)
 
 
 def _grow(
@@ -97,19 +95,15 @@ def _grow(
     """Add new nodes by the chain of expanders without least-cost; returns the groups that have
     grown, and what kept groups from growing further. The search's first, stops and notes are
     restored because they belong to the report on real pods."""
-    before, first, stops, notes = (
-        dict(search.grown),
-        dict(search.first),
-        search.stops,
-        dict(search.notes),
-    )
+    before = dict(search.grown)
+    first, stops, notes = dict(search.first), search.stops, dict(search.notes)
     search.stops = {}
     search.search([PodRequest(pods.cls, count, pods.owner)], least_cost=False)
     new_stops = search.stops
     search.first, search.stops, search.notes = first, stops, notes
-    return [
-        group for group, nodes in sorted(search.grown.items()) if nodes > before.get(group, 0)
-    ], new_stops
+    after = sorted(search.grown.items())
+    grown = [group for group, nodes in after if nodes > before.get(group, 0)]
+    return grown, new_stops
 
 
 def _reasons(
@@ -119,25 +113,23 @@ def _reasons(
     candidates = search.candidates
     reasons = {name: reason for name, reason in pods.blocked if name}
     if not pods.groups:
-        reasons.setdefault(
-            "", Reason.of(ReasonCode.GROUP_UNREADABLE, detail="there is no such node group")
-        )
+        unknown = Reason.of(ReasonCode.GROUP_UNREADABLE, detail="there is no such node group")
+        reasons[""] = unknown
+    expanders = ", ".join(search.state.options.expander)
+    not_chosen = Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {expanders}")
     rows = {group.id: row for row, group in enumerate(candidates.groups)}
     for group in sorted(pods.groups - reasons.keys()):
         reason = pods.verdict or candidates.skipped.get(group)
         if reason is None and group in rows:
             allowance = search.allowance(search.state.groups[group])
             against = candidates.against(pods.cls, rows[group])
-            reason = (
-                against[0]
-                if against
-                else allowance.stop
-                if allowance.nodes <= 0
-                else stops.get(group)
-            )
-        reasons[group] = reason or Reason.of(
-            ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(search.state.options.expander)}"
-        )
+            if against:
+                reason = against[0]
+            elif allowance.nodes <= 0:
+                reason = allowance.stop
+            else:
+                reason = stops.get(group)
+        reasons[group] = reason or not_chosen
     return dict(sorted(reasons.items()))
 
 

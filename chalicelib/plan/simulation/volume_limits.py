@@ -45,17 +45,17 @@ class Attached:
         before = len(self._names)
         self._names += names
         for driver in {name for limit in limits for name in limit} | self._limits.keys():
-            more = np.array([limit.get(driver, UNLIMITED) for limit in limits], dtype=np.int64)
             old = self._limits.get(driver)
             counted = names if old is not None else self._names
-            used = np.array(
-                [self._start.get((name, driver), 0) for name in counted], dtype=np.int64
-            )
+            attached = [self._start.get((name, driver), 0) for name in counted]
+            used: Ints = np.array(attached, dtype=np.int64)
             if old is None:
-                old, self._used[driver] = np.full(before, UNLIMITED, dtype=np.int64), used
+                old = np.full(before, UNLIMITED, dtype=np.int64)
+                self._used[driver] = used
             else:
                 self._used[driver] = np.concatenate([self._used[driver], used])
-            self._limits[driver] = np.concatenate([old, more])
+            more = [limit.get(driver, UNLIMITED) for limit in limits]
+            self._limits[driver] = np.concatenate([old, np.array(more, dtype=np.int64)])
 
     def truncate(self, count: int) -> None:
         """Keep only the first rows."""
@@ -72,29 +72,35 @@ class Attached:
             return np.zeros_like(counts)
         for row in self.conflicts(cls):
             counts[row] = 0
-        per_node, attach = self._volumes.per_node(cls), self.most(cls)
-        if attach is not None:
-            counts = np.minimum(counts, attach)
+        attachable = self.most(cls)
+        if attachable is not None:
+            counts = np.minimum(counts, attachable)
+        per_node = self._volumes.per_node(cls)
         if per_node is not None:
             counts = np.minimum(counts, per_node)
-        return np.where(self.bindable(cls), counts, 0) if self.held else counts
+        if self.held:
+            counts = np.where(self.bindable(cls), counts, 0)
+        return counts
 
     def bindable(self, cls: int) -> Bools:
         """Return the rows on which the claims of a class still find volumes."""
         if not self.held or not self._volumes.waits(cls):
             return np.ones(len(self._table), dtype=np.bool_)
         now = self.held.generation, len(self._table)
-        if cls not in self._bindable or self._bindable[cls][0] != now:
-            self._bindable[cls] = now, self._volumes.left(cls, self._table, self.held)
-        return self._bindable[cls][1]
+        if cls in self._bindable:
+            generation, rows = self._bindable[cls]
+            if generation == now:
+                return rows
+        rows = self._volumes.left(cls, self._table, self.held)
+        self._bindable[cls] = now, rows
+        return rows
 
     def at_once(self, cls: int, count: int) -> int:
         """Return how many of `count` pods of a class may be placed before the rows are
         checked again: 1 if each pod takes a free volume that the next pod would have counted on."""
-        single = (
-            count > 1 and self._volumes.concerns(cls) and self._volumes.one_by_one(cls, self.held)
-        )
-        return 1 if single else count
+        if count > 1 and self._volumes.concerns(cls) and self._volumes.one_by_one(cls, self.held):
+            return 1
+        return count
 
     def one_of(self, cls: int, counts: Ints) -> Ints:
         """Return which of the pods for several rows may be placed at once: all of
@@ -128,34 +134,31 @@ class Attached:
         missing: Ints = np.full(len(self._names), len(shared), dtype=np.int64)
         for row, name in enumerate(self._names) if shared else ():
             running = self._volumes.in_use(name)
-            missing[row] = sum(
-                volume not in running and not self._common.get((row, volume)) for volume in shared
-            )
+            not_running = [volume for volume in shared if volume not in running]
+            missing[row] = sum(not self._common.get((row, volume)) for volume in not_running)
         free = self._limits[driver] - self._used[driver] - missing
         # A row may already exceed its limit: the scheduler checks the limit only where a pod
         # would attach a new volume.
-        pods: Ints = np.where(
-            (free < 0) & (missing + own > 0), 0, free // own if own else UNLIMITED
-        )
+        is_full = (free < 0) & (missing + own > 0)
+        by_room = free // own if own else UNLIMITED
+        pods: Ints = np.where(is_full, 0, by_room)
         return pods
 
     def full(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return a reason if a driver of the row cannot attach another volume of the class."""
         for driver, (own, _) in self._volumes.attaches(cls).items():
             if driver in self._limits and self._more_pods(cls, driver, own)[row] <= 0:
-                return (
-                    Reason.of(
-                        ReasonCode.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])
-                    ),
-                )
+                limit = int(self._limits[driver][row])
+                return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=limit),)
         return ()
 
     def exclusive(self, cls: int) -> str:
         """Return the ReadWriteOncePod claim of the class that a pod placed in this pass has
         taken, "" if there is none."""
-        return next(
-            (claim for claim in self._volumes.exclusive(cls) if self._claims.get(claim, 0) > 0), ""
-        )
+        for claim in self._volumes.exclusive(cls):
+            if self._claims.get(claim, 0) > 0:
+                return claim
+        return ""
 
     def expect(self, row: int | None, cls: int) -> None:
         """Record a pod that is nominated to a node; None stands for a node
@@ -183,13 +186,16 @@ class Attached:
         """Add pods to a row, or remove them with a negative count."""
         self._pods_on[(row, cls)] = self._pods_on.get((row, cls), 0) + count
         self.take_claims(cls, count)
-        if counting := self._volumes.counting(cls):
+        counting = self._volumes.counting(cls)
+        if counting:
             self.held.add(cls, counting, (row, self._table.nodes[row]), count)
         for driver, (own, _) in self._volumes.attaches(cls).items():
             if driver in self._used:
                 self._used[driver][row] += own * count
         for volume in self._volumes.shared(cls):
+            driver = volume[0]
             before = self._common.get((row, volume), 0)
-            after = self._common[(row, volume)] = before + count
-            if volume[0] in self._used and volume not in self._volumes.in_use(self._names[row]):
-                self._used[volume[0]][row] += int(after > 0) - int(before > 0)
+            after = before + count
+            self._common[(row, volume)] = after
+            if driver in self._used and volume not in self._volumes.in_use(self._names[row]):
+                self._used[driver][row] += int(after > 0) - int(before > 0)
