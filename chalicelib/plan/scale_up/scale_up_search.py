@@ -47,14 +47,14 @@ class ScaleUpSearch:
     ) -> None:
         variants = zone_variants(state)
         variant_of = {name: variant.group for name, variant in variants.items()}
-        self.state, self.simulated, self.budget = state, simulated, budget
-        self.context = (
-            msgspec.structs.replace(context, variant_of=variant_of) if variants else context
-        )
-        self.groups = {
-            **state.groups,
-            **{name: variant.state for name, variant in variants.items()},
-        }
+        self.state = state
+        self.simulated = simulated
+        self.budget = budget
+        self.context = context
+        if variants:
+            self.context = msgspec.structs.replace(context, variant_of=variant_of)
+        self.groups = dict(state.groups)
+        self.groups.update((name, variant.state) for name, variant in variants.items())
         self.limiter = ResourceLimiter(state)
         self.limiter.own = {name: state.groups[variant.group] for name, variant in variants.items()}
         self.candidates = Candidates(state, simulated, self.limiter, variants)
@@ -83,7 +83,8 @@ class ScaleUpSearch:
         """Return group -> zone -> new nodes that were bought for it, of groups in several zones."""
         bought: dict[str, dict[str, int]] = {}
         for name, variant in self.candidates.variants.items():
-            if (nodes := self.grown.get(name, 0)) and variant.zone:
+            nodes = self.grown.get(name, 0)
+            if nodes and variant.zone:
                 bought.setdefault(variant.group, {})[variant.zone] = nodes
         return bought
 
@@ -101,16 +102,11 @@ class ScaleUpSearch:
     ) -> list[PodRequest]:
         """Take the best option until there is none; returns the unplaced pods. least_cost: let it
         buy first, if the chain names it."""
-        unplaced, mark = list(requests), self.simulated.checkpoint()
+        unplaced = list(requests)
+        mark = self.simulated.checkpoint()
         if self.limiter.spot is not None:
             unplaced = self._fill_on_demand_base(self.limiter.spot, requests, unplaced, mark)
-            self._bar(
-                {
-                    group.id: reason
-                    for group in self.candidates.groups
-                    if (reason := self._avoided(group))
-                }
-            )
+            self._bar(self._avoided_groups())
         if least_cost and LEAST_COST in self.state.options.expander:
             unplaced = self._buy_with_least_cost(unplaced)
         unplaced = self._buy_options(requests, unplaced, mark)
@@ -158,23 +154,23 @@ class ScaleUpSearch:
         where an on-demand group of the pool fits, and no more on demand than they lack;
         returns the unplaced pods."""
         rest: list[PodRequest] | None = unplaced
-        while rest and (lacking := shares.lacking_base()) and not self._out_of_time():
+        groups = [group.id for group in self.candidates.groups]
+        while rest:
+            lacking = shares.lacking_base()
+            if not lacking or self._out_of_time():
+                break
             unplaced = rest
-            pools = [shares.pool_of[self.own(group.id)] for group in self.candidates.groups]
-            spot = [self.own(group.id) in shares.spot for group in self.candidates.groups]
-            self._bar(
-                {
-                    group.id: shares.base_reason()
-                    for group, own, is_spot in zip(self.candidates.groups, pools, spot, strict=True)
-                    if is_spot and own in lacking
-                },
-                same_pool=pools,
-            )
-            self._caps = {
-                group.id: lacking[own]
-                for group, own, is_spot in zip(self.candidates.groups, pools, spot, strict=True)
-                if own in lacking and not is_spot
-            }
+            pools = [shares.pool_of[self.own(group)] for group in groups]
+            reasons: dict[str, Reason] = {}
+            self._caps = {}
+            for group, pool in zip(groups, pools, strict=True):
+                if pool not in lacking:
+                    continue
+                if self.own(group) in shares.spot:
+                    reasons[group] = shares.base_reason()
+                else:
+                    self._caps[group] = lacking[pool]
+            self._bar(reasons, same_pool=pools)
             rest = self._buy_option(requests, unplaced, mark)
         self._bar({})
         self._caps = {}
@@ -186,22 +182,25 @@ class ScaleUpSearch:
     ) -> None:
         """Pass groups over for pods that other groups take. same_pool: the pool of each candidate,
         if only groups of the same pool stand in."""
-        groups = self.candidates.groups
-        free: Bools = np.array([group.id not in reasons for group in groups], dtype=np.bool_)
-        self.candidates.barred = {
-            row: free & np.array([pool == same_pool[row] for pool in same_pool])
-            if same_pool is not None
-            else free
-            for row, group in enumerate(groups)
-            if group.id in reasons
-        }
+        is_barred = [group.id in reasons for group in self.candidates.groups]
+        others: Bools = ~np.array(is_barred, dtype=np.bool_)
+        self.candidates.barred = {row: others for row, barred in enumerate(is_barred) if barred}
+        if same_pool is not None:
+            for row in self.candidates.barred:
+                in_pool = np.array([pool == same_pool[row] for pool in same_pool])
+                self.candidates.barred[row] = others & in_pool
         self.passed_over |= {
             group: reason for group, reason in reasons.items() if group in self.state.groups
         }
 
-    def _avoided(self, group: NodeGroupState) -> Reason | None:
-        until = avoided_until(self.state.groups[self.own(group.id)], self.state)
-        return Reason.of(ReasonCode.SPOT_AVOIDED, until=until) if until else None
+    def _avoided_groups(self) -> dict[str, Reason]:
+        """Return the candidates that are bought only if nothing else fits, with the reason."""
+        reasons: dict[str, Reason] = {}
+        for group in self.candidates.groups:
+            until = avoided_until(self.state.groups[self.own(group.id)], self.state)
+            if until:
+                reasons[group.id] = Reason.of(ReasonCode.SPOT_AVOIDED, until=until)
+        return reasons
 
     def _out_of_time(self) -> bool:
         """Return whether the search must stop; every group that might have
@@ -220,10 +219,10 @@ class ScaleUpSearch:
         Cluster Autoscaler does so at the beginning of every loop. Returns the unplaced pods."""
         standing = self.simulated.standing()
         self.simulated.rollback(mark)
-        rest = remaining(
-            requests, {request.cls: self._fill(request.cls, request.count) for request in requests}
-        )
-        if sum(request.count for request in rest) < sum(request.count for request in unplaced):
+        placed = {request.cls: self._fill(request.cls, request.count) for request in requests}
+        rest = remaining(requests, placed)
+        pods_before = sum(request.count for request in unplaced)
+        if sum(request.count for request in rest) < pods_before:
             return rest
         self.simulated.rollback(mark)
         self.simulated.put_all(standing)
@@ -233,11 +232,11 @@ class ScaleUpSearch:
         """Buy what least-cost chooses; returns what is left for the rest of the chain."""
         from chalicelib.plan.scale_up.least_cost import purchases
 
-        limit, prices = self.state.options.max_binpacking_time, self.state.policy.prices
-        bought, own = None, self.context.group_prices
-        if prices is not None or any(
-            own.get(group.id, 0.0) > 0 for group in self.candidates.groups
-        ):
+        limit = self.state.options.max_binpacking_time
+        own = self.context.group_prices
+        bought = None
+        has_price = any(own.get(group.id, 0.0) > 0 for group in self.candidates.groups)
+        if has_price or self.state.policy.prices is not None:
             bought = purchases(
                 {request.cls: request.count for request in requests},
                 self.candidates,
@@ -257,22 +256,23 @@ class ScaleUpSearch:
             return requests
         placed: dict[int, int] = {}
         for purchase in bought:
-            begin = len(self.simulated.table)
-            self.add(purchase.group, purchase.nodes)
-            rows = np.arange(begin, begin + purchase.nodes)
+            nodes, begin = purchase.nodes, len(self.simulated.table)
+            self.add(purchase.group, nodes)
+            rows = np.arange(begin, begin + nodes)
             for cls, pods in sorted(purchase.pods.items()):
-                self.simulated.place(cls, rows, np.full(purchase.nodes, pods, dtype=np.int64))
-                placed[cls] = placed.get(cls, 0) + pods * purchase.nodes
+                self.simulated.place(cls, rows, np.full(nodes, pods, dtype=np.int64))
+                placed[cls] = placed.get(cls, 0) + pods * nodes
         return remaining(requests, placed)
 
     def cost(self) -> float:
         """Return the hourly cost of the new nodes, as the expanders weigh it; groups
         without a price count as 0."""
-        return sum(
-            nodes
-            * (self.context.price_of(group, self.candidates.shapes[group].template.node) or 0.0)
-            for group, nodes in sorted(self.grown.items())
-        )
+        shapes = self.candidates.shapes
+        prices = {
+            group: self.context.price_of(group, shapes[group].template.node) or 0.0
+            for group in self.grown
+        }
+        return sum(nodes * prices[group] for group, nodes in sorted(self.grown.items()))
 
     def _options(self, requests: Sequence[PodRequest]) -> list[Option]:
         """Return what every group could do for these pods."""
@@ -285,11 +285,13 @@ class ScaleUpSearch:
                 self.stops[group.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
                 continue
             fitting = [request for request in requests if self.candidates.fits(request.cls)[row]]
+            if not fitting:
+                continue
             variant = self.candidates.variants.get(group.id)
             if variant is not None:
                 option = self._option_in_zone(variant, fitting)
             else:
-                option = self._option(group, fitting) if fitting else None
+                option = self._option(group, fitting)
             if option is not None:
                 options.append(option)
         return options
@@ -301,18 +303,21 @@ class ScaleUpSearch:
         come in this one: first for those that are spread over zones, otherwise for
         those that need the zone."""
         zones, grown = self.simulated.zones, self.grown.get(variant.id, 0)
+        for_zone = variant.room.for_zone - grown
+        for_spread = variant.room.for_spread - grown
         if variant.storage:
-            most = variant.room.for_zone - grown
-            return self._option(variant.state, requests, most) if requests and most > 0 else None
-        spread = [request for request in requests if zones.is_spread(request.cls, variant.group)]
-        bound = [request for request in requests if not zones.is_spread(request.cls, variant.group)]
-        for pods, most in ((spread, variant.room.for_spread), (bound, variant.room.for_zone)):
-            option = (
-                self._option(variant.state, pods, most - grown) if pods and most > grown else None
-            )
-            if option is not None:
-                return option
-        return None
+            return self._option(variant.state, requests, for_zone) if for_zone > 0 else None
+        spread: list[PodRequest] = []
+        bound: list[PodRequest] = []
+        for request in requests:
+            is_spread = zones.is_spread(request.cls, variant.group)
+            (spread if is_spread else bound).append(request)
+        option = None
+        if spread and for_spread > 0:
+            option = self._option(variant.state, spread, for_spread)
+        if option is None and bound and for_zone > 0:
+            option = self._option(variant.state, bound, for_zone)
+        return option
 
     def _option(
         self, group: NodeGroupState, requests: Sequence[PodRequest], at_most: int | None = None
@@ -330,7 +335,8 @@ class ScaleUpSearch:
             self.stops[group.id] = allowance.stop
             return None
         most = min(allowance.nodes, self._caps.get(group.id, allowance.nodes))
-        most = most if at_most is None else min(most, at_most)
+        if at_most is not None:
+            most = min(most, at_most)
         packing = self._pack(group, requests, most)
         if packing.out_of_time:
             limit = self.state.options.max_nodegroup_binpacking_duration
@@ -345,15 +351,10 @@ class ScaleUpSearch:
         for cls, count in packing.placed.items():
             for name, amount in self.simulated.classes[cls].requests.items():
                 requested[name] = requested.get(name, 0) + amount * count
-        return Option(
-            group.id,
-            allowance.nodes if group.group.options.zero_or_max else packing.nodes,
-            packing.placed,
-            group.template.node,
-            requested,
-            preference(packing.placed, group.template.node, self.simulated),
-            packing.order,
-        )
+        node, placed = group.template.node, packing.placed
+        nodes = allowance.nodes if group.group.options.zero_or_max else packing.nodes
+        preferred = preference(placed, node, self.simulated)
+        return Option(group.id, nodes, placed, node, requested, preferred, packing.order)
 
     def _pack(
         self, group: NodeGroupState, requests: Sequence[PodRequest], most_nodes: int
@@ -364,6 +365,8 @@ class ScaleUpSearch:
         own = own_keys(labels) & labels.keys()
         constraints = [self.simulated.needs(request.cls) for request in requests]
         keys = sorted({key for needs in constraints if needs is not None for key in needs.keys})
+        concerns = self.simulated.volumes.concerns
+        has_volumes = any(concerns(request.cls) for request in requests)
         equal = (
             shape.free.tobytes(),
             shape.ports,
@@ -376,24 +379,20 @@ class ScaleUpSearch:
             tuple(True if name in own else labels.get(name) for name in keys),
             self.simulated.generation if keys else -1,
             # Which of the free volumes are left for a new node depends on its zone.
-            group.id
-            if any(self.simulated.volumes.concerns(request.cls) for request in requests)
-            else "",
+            group.id if has_volumes else "",
         )
-        if equal not in self._estimates:
+        packing = self._estimates.get(equal)
+        if packing is None:
             # The time limit for one group starts now; 0: no limit.
-            limit, started = (
-                self.state.options.max_nodegroup_binpacking_duration,
-                self.budget.spent(),
-            )
+            limit = self.state.options.max_nodegroup_binpacking_duration
+            started = self.budget.spent()
 
             def out_of_time() -> bool:
                 return (limit > 0 and self.budget.spent() - started > limit) or self.budget.packed()
 
-            self._estimates[equal] = estimate(
-                shape, requests, self.simulated, most_nodes, out_of_time
-            )
-        return self._estimates[equal]
+            packing = estimate(shape, requests, self.simulated, most_nodes, out_of_time)
+            self._estimates[equal] = packing
+        return packing
 
     def _similar(self, group: NodeGroupState, classes: Sequence[int]) -> list[NodeGroupState]:
         """Return the groups over which an increase is spread: flavours of the same pool with the
@@ -414,13 +413,12 @@ class ScaleUpSearch:
             others += [other for other in self.candidates.groups if other.id not in apart]
         if not others:
             return []
-        return self._likeness.similar(
-            group,
-            others,
-            lambda other: all(
-                bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes
-            ),
-        )
+
+        def takes_pods(other: NodeGroupState) -> bool:
+            row = self._row[other.id]
+            return all(bool(self.candidates.fits(cls)[row]) for cls in classes)
+
+        return self._likeness.similar(group, others, takes_pods)
 
     def _take(self, option: Option, requests: list[PodRequest]) -> list[PodRequest]:
         """Add an option's nodes and pods to the simulated cluster; returns the unplaced pods."""
@@ -433,17 +431,19 @@ class ScaleUpSearch:
         if not any(self.allowance(groups[name]).nodes for name, _ in shares):
             # the other groups already have their share of this scale-up
             shares = [(option.group, option.nodes)]
-        for name, nodes in shares:
-            if nodes := min(nodes, self.allowance(groups[name]).nodes):
+        for name, share in shares:
+            nodes = min(share, self.allowance(groups[name]).nodes)
+            if nodes:
                 self.add(name, nodes)
         count_of = {request.cls: request.count for request in requests}
         placed = {cls: self._fill(cls, count_of[cls]) for cls in option.order if cls in option.pods}
         if not any(placed.values()):
             self._groups_without_effect.add(option.group)
         for request in requests:
-            cls, before = request.cls, placed.get(request.cls, 0)
-            if before < request.count and self.simulated.needs(cls) is not None:
-                placed[cls] = before + self._fill(cls, request.count - before)
+            cls = request.cls
+            missing = request.count - placed.get(cls, 0)
+            if missing > 0 and self.simulated.needs(cls) is not None:
+                placed[cls] = placed.get(cls, 0) + self._fill(cls, missing)
         return remaining(requests, placed)
 
     def allowance(self, group: NodeGroupState) -> Allowance:
@@ -455,13 +455,16 @@ class ScaleUpSearch:
 
     def add(self, group: str, nodes: int) -> None:
         """Add empty new nodes to a group."""
-        self.limiter.take(
-            self.candidates.shapes[group].template.node,
-            nodes,
-            self.state.groups[self.own(group)].group,
-        )
-        self.put_nodes(group, self.grown.get(group, 0), nodes)
-        self.grown[group] = self.grown.get(group, 0) + nodes
+        before = self.grown.get(group, 0)
+        self._use_room(group, nodes)
+        self.put_nodes(group, before, nodes)
+        self.grown[group] = before + nodes
+
+    def _use_room(self, group: str, nodes: int) -> None:
+        """Count new nodes in the limits."""
+        template_node = self.candidates.shapes[group].template.node
+        own_group = self.state.groups[self.own(group)].group
+        self.limiter.take(template_node, nodes, own_group)
 
     def put_nodes(self, group: str, have: int, nodes: int) -> None:
         """Add new nodes to the simulated cluster, numbered after those the group already has."""
@@ -479,11 +482,7 @@ class ScaleUpSearch:
     def undo_scale_up(self, group: str, nodes: int) -> None:
         """Remove planned nodes from a group (negative: add them again); the caller
         clears the simulated cluster."""
-        self.limiter.take(
-            self.candidates.shapes[group].template.node,
-            -nodes,
-            self.state.groups[self.own(group)].group,
-        )
+        self._use_room(group, -nodes)
         self.grown[group] -= nodes
 
 
@@ -495,20 +494,18 @@ def preference(pods: Mapping[int, int], template_node: Node, simulated: Simulate
     The score per pod is between 0 and 1: the weight of the preferred node terms that the template
     meets, and how empty its domains are for ScheduleAnyway spreads.
     """
-    total, count = 0.0, 0
-    own = own_keys(template_node.labels)
-    for cls, many in sorted(pods.items()):
-        pod = simulated.classes[cls]
-        count += many
-        weights = sum(term.weight for term in pod.preferred_nodes)
+    total = 0.0
+    name, labels = template_node.name, template_node.labels
+    shared_keys = labels.keys() - own_keys(labels)
+    for cls, count in sorted(pods.items()):
+        preferences = simulated.classes[cls].preferred_nodes
+        weights = sum(preferred.weight for preferred in preferences)
         if weights:
-            met = sum(
-                preferred.weight
-                for preferred in pod.preferred_nodes
-                if preferred.term.matches(template_node.name, template_node.labels)
-            )
-            total += many * met / weights
+            met = [item.weight for item in preferences if item.term.matches(name, labels)]
+            total += count * sum(met) / weights
         for counter, key in simulated.constraints.soft_spread(cls):
-            if key not in own and key in template_node.labels:
-                total += many / (1 + simulated.rows.here(counter, key, template_node.labels[key]))
-    return round(total / count, 9) if count else 0.0
+            if key in shared_keys:
+                pods_there = simulated.rows.here(counter, key, labels[key])
+                total += count / (1 + pods_there)
+    all_pods = sum(pods.values())
+    return round(total / all_pods, 9) if all_pods else 0.0
