@@ -37,16 +37,19 @@ class ColumnCounter:
     need [G,K,R], value [G,K], cap [G,K]."""
 
     def __init__(self, problem: Problem, value: Floats, cap: Ints, scarce: Floats) -> None:
-        free = np.maximum(problem.free, 1)
-        burden = np.einsum("gr,ar->ga", scarce / free, problem.need)  # not @, see dot
-        ratio = np.where((cap > 0) & (value > 0), value / np.maximum(burden, 1e-30), -1.0)
-        useful = int((ratio > 0).sum(axis=1).max(initial=0))
-        many = min(_CANDIDATES, useful)
-        self.asks: Ints = np.argsort(-ratio, axis=1, kind="stable")[:, :many]
+        weight = scarce / np.maximum(problem.free, 1)
+        burden = np.einsum("gr,ar->ga", weight, problem.need)  # not @, see dot
+        has_value = (cap > 0) & (value > 0)
+        ratio = np.where(has_value, value / np.maximum(burden, 1e-30), -1.0)
+        is_useful = ratio > 0
+        most_useful = int(is_useful.sum(axis=1).max(initial=0))
+        best_first = np.argsort(-ratio, axis=1, kind="stable")
+        self.asks: Ints = best_first[:, : min(_CANDIDATES, most_useful)]
         self.need: Ints = problem.need[self.asks]
         self.amount: Floats = self.need.astype(np.float64)
         self.value: Floats = value[self.asks]
-        self.cap: Ints = np.take_along_axis(np.where(ratio > 0, cap, 0), self.asks, axis=1)
+        useful_cap = np.where(is_useful, cap, 0)
+        self.cap: Ints = np.take_along_axis(useful_cap, self.asks, axis=1)
         self.free = problem.free
 
 
@@ -63,9 +66,11 @@ def fill(
     which [L]: the offer of each node; score [L,K]: value of a pod; scarce [L,R]: weight of a
     resource's share of what is left; closed [L]: a candidate that is not used.
     """
-    need, width = counter.need[which], counter.free.shape[1]
+    width = counter.free.shape[1]
+    need = counter.need[which]
     amount = counter.amount[which]
-    free = counter.free[which] - np.einsum("lk,lkr->lr", pods, need)
+    used = np.einsum("lk,lkr->lr", pods, need)
+    free = counter.free[which] - used
     cap = counter.cap[which] - pods
     open_ = cap > 0
     if closed is not None:
@@ -76,13 +81,17 @@ def fill(
     if len(live) < len(which):
         need, amount = need[live], amount[live]
     while live.size:
-        rest, still, row = free[live], open_[live], np.arange(len(live))
+        rest = free[live]
+        still = open_[live]
+        row = np.arange(len(live))
         weight = scarce[live] / np.maximum(rest, 1)
         share = np.einsum("lr,lkr->lk", weight, amount)
-        best = np.where(still, score[live] / np.maximum(share, 1e-30), -1.0).argmax(axis=1)
+        score_per_share = score[live] / np.maximum(share, 1e-30)
+        best = np.where(still, score_per_share, -1.0).argmax(axis=1)
         per_pod = need[row, best]
-        number = np.where(per_pod > 0, rest // np.maximum(per_pod, 1), 2**60).min(axis=1)
-        number = np.minimum(number, cap[live, best])
+        rooms = rest // np.maximum(per_pod, 1)
+        room = np.where(per_pod > 0, rooms, 2**60).min(axis=1)
+        number = np.minimum(room, cap[live, best])
         rest -= number[:, None] * per_pod
         free[live] = rest
         pods[live, best] += number
@@ -91,7 +100,9 @@ def fill(
             still &= rest[:, column, None] >= need[:, :, column]
         open_[live] = still
         going = still.any(axis=1)
-        live, need, amount = live[going], need[going], amount[going]
+        live = live[going]
+        need = need[going]
+        amount = amount[going]
 
 
 class _RandomNumbers:
@@ -108,17 +119,17 @@ class _RandomNumbers:
         """Return nearly normal numbers around 0 [rows,columns]: sums of uniform ones, the same on
         every processor (https://en.wikipedia.org/wiki/Irwin-Hall_distribution)."""
         count = rows * columns
-        terms = np.frombuffer(self._random.randbytes(2 * self._TERMS * count), dtype="<u2")
-        sums = terms.reshape(count, self._TERMS).sum(axis=1, dtype=np.int64)
+        raw = self._random.randbytes(2 * self._TERMS * count)
+        terms = np.frombuffer(raw, dtype="<u2").reshape(count, self._TERMS)
+        sums = terms.sum(axis=1, dtype=np.int64)
         mean = self._TERMS * (self._SCALE - 1) / 2
         numbers: Floats = (sums - mean) * (deviation / self._SCALE)
         return numbers.reshape(rows, columns)
 
     def indices(self, length: int, count: int) -> Ints:
         """Return `count` indices of a table. length: of the table, a power of two up to 256."""
-        return (
-            np.frombuffer(self._random.randbytes(count), dtype=np.uint8).astype(np.int64) % length
-        )
+        numbers = np.frombuffer(self._random.randbytes(count), dtype=np.uint8)
+        return numbers.astype(np.int64) % length
 
 
 class Pricer:
@@ -147,24 +158,27 @@ class Pricer:
         chosen: list[tuple[float, Load]] = []
         for begin in range(0, len(offers), step):
             which, pods = self._lanes(counter, offers[begin : begin + step])
-            for turn in range(tries + 1):
-                over = np.einsum("lk,lk->l", pods, counter.value[which]) / cost[which] - 1.0
-                if turn < tries:
-                    top = _best_lanes(which, pods, over, _IMPROVED)
-                    which, pods = self._again(counter, which[top], pods[top])
+            over = _gains(counter, which, pods, cost)
+            for _ in range(tries):
+                top = _best_lanes(which, pods, over, _IMPROVED)
+                which, pods = self._again(counter, which[top], pods[top])
+                over = _gains(counter, which, pods, cost)
             for at in _best_lanes(which, pods, over, keep):
                 if over[at] > gain:
+                    offer = int(which[at])
                     whole = np.zeros(len(value), dtype=np.int64)
-                    whole[counter.asks[which[at]]] = pods[at]
-                    chosen.append((float(over[at]), Load(int(which[at]), whole, 1)))
-        return [load for _, load in sorted(chosen, key=lambda one: -one[0])]
+                    whole[counter.asks[offer]] = pods[at]
+                    chosen.append((float(over[at]), Load(offer, whole, 1)))
+        chosen.sort(key=lambda entry: -entry[0])
+        return [load for _, load in chosen]
 
     def _lanes(self, counter: ColumnCounter, offers: Ints) -> tuple[Ints, Ints]:
         """Return every offer filled in _LANES ways: [L], [L,K]."""
         which, width = np.tile(offers, _LANES), self.problem.free.shape[1]
-        spread = np.repeat(np.where(np.arange(_LANES) % 2, 0.4, 1.0), len(offers))[:, None]
-        scarce = np.exp(self._random.normal(1.0, len(which), width) * spread)
-        informed = np.repeat(np.arange(_LANES) % 2 == 1, len(offers))
+        is_odd = np.arange(_LANES) % 2 == 1
+        informed = np.repeat(is_odd, len(offers))
+        deviations = np.where(informed, 0.4, 1.0)[:, None]
+        scarce = np.exp(self._random.normal(1.0, len(which), width) * deviations)
         scarce[informed] *= self.scarce[which[informed]]
         scarce[: len(offers)] = 1.0
         pods = np.zeros((len(which), counter.asks.shape[1]), dtype=np.int64)
@@ -175,12 +189,16 @@ class Pricer:
         """Return each filling, and each with one pod or all pods of one ask removed and the
         room filled with others."""
         lane, ask = np.nonzero(pods)
-        several = pods[lane, ask] > 1
-        lanes, asks = np.concatenate([lane, lane[several]]), np.concatenate([ask, ask[several]])
-        out = np.concatenate([np.ones(len(lane), dtype=np.int64), pods[lane, ask][several]])
+        number = pods[lane, ask]
+        several = number > 1
+        lanes = np.concatenate([lane, lane[several]])
+        asks = np.concatenate([ask, ask[several]])
+        one_pod = np.ones(len(lane), dtype=np.int64)
+        removed = np.concatenate([one_pod, number[several]])
         new, of = pods[lanes], which[lanes]
-        new[np.arange(len(lanes)), asks] -= out
-        scarce = np.exp(self._random.normal(0.7, len(lanes), self.problem.free.shape[1]))
+        new[np.arange(len(lanes)), asks] -= removed
+        width = self.problem.free.shape[1]
+        scarce = np.exp(self._random.normal(0.7, len(lanes), width))
         fill(counter, of, new, self._scores(counter, of), scarce, asks)
         return np.concatenate([which, of]), np.concatenate([pods, new])
 
@@ -190,16 +208,25 @@ class Pricer:
         return scores
 
 
+def _gains(counter: ColumnCounter, which: Ints, pods: Ints, cost: Floats) -> Floats:
+    """Return by what share the value of each lane's pods exceeds the cost of its node."""
+    value = np.einsum("lk,lk->l", pods, counter.value[which])
+    gains: Floats = value / cost[which] - 1.0
+    return gains
+
+
 def _best_lanes(which: Ints, pods: Ints, gain: Floats, keep: int) -> list[int]:
     """Return the lanes with the highest gain, at most `keep` different ones per offer."""
     chosen_of: dict[int, set[bytes]] = {}
-    chosen = []
-    for at, offer in zip(
-        (order := np.argsort(-gain, kind="stable")).tolist(), which[order].tolist(), strict=True
-    ):
+    chosen: list[int] = []
+    order = np.argsort(-gain, kind="stable")
+    for at, offer in zip(order.tolist(), which[order].tolist(), strict=True):
         loads = chosen_of.setdefault(offer, set())
-        if len(loads) < keep and (key := pods[at].tobytes()) not in loads:
-            loads.add(key)
+        if len(loads) >= keep:
+            continue
+        load = pods[at].tobytes()
+        if load not in loads:
+            loads.add(load)
             chosen.append(at)
     return chosen
 
@@ -210,27 +237,29 @@ _FILLINGS = 6  # fillings per offer, of which the best is taken
 def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
     """Return loads for the relaxation's shares of the pods; reduces rooms. Pods that
     find no room are omitted."""
-    shares, loads = relaxed.shares.copy(), list[Load]()
-    score, closed = _scores(relaxed.value), np.zeros(len(shares), dtype=np.bool_)
+    shares = relaxed.shares.copy()
+    score = _scores(relaxed.value)
+    closed = np.zeros(len(shares), dtype=np.bool_)
+    loads: list[Load] = []
     while True:
         offers = np.flatnonzero(shares.any(axis=1) & ~closed)
         if not offers.size:
             return loads
-        _, pods = _filled_offers(
-            problem, np.minimum(problem.cap, shares), score, relaxed.scarce, offers
-        )
+        cap = np.minimum(problem.cap, shares)
+        _, pods = _filled_offers(problem, cap, score, relaxed.scarce, offers)
         gain = dot(pods, score)
-        for at, offer in enumerate(offers):
-            lane = at + len(offers) * int(gain[at :: len(offers)].argmax())
-            carried = pods[lane] > 0
-            times = int((shares[offer, carried] // pods[lane, carried]).min(initial=2**40))
-            nodes = min(rooms.allowed(int(offer)), times)
+        for at, offer in enumerate(offers.tolist()):
+            best_way = int(gain[at :: len(offers)].argmax())
+            on_node = pods[at + len(offers) * best_way]
+            carried = on_node > 0
+            times = shares[offer, carried] // on_node[carried]
+            nodes = min(rooms.allowed(offer), int(times.min(initial=2**40)))
             if nodes <= 0 or not carried.any():
                 closed[offer] = True
                 continue
-            loads.append(Load(int(offer), pods[lane], nodes))
-            rooms.take(int(offer), nodes)
-            shares[offer] -= pods[lane] * nodes
+            loads.append(Load(offer, on_node, nodes))
+            rooms.take(offer, nodes)
+            shares[offer] -= on_node * nodes
 
 
 def cover(
@@ -241,26 +270,29 @@ def cover(
     loads: list[Load] = []
     score = _scores(value)
     while unplaced.any():
-        allowed = np.array(
-            [rooms.allowed(offer) for offer in range(len(problem.cost))], dtype=np.int64
-        )
+        allowed = [rooms.allowed(offer) for offer in range(len(problem.cost))]
+        is_open = np.array(allowed, dtype=np.int64) > 0
         cap = np.minimum(problem.cap, unplaced)
-        offers = np.flatnonzero((allowed > 0) & cap.any(axis=1))
+        offers = np.flatnonzero(is_open & cap.any(axis=1))
         if not offers.size:
             break
         which, pods = _filled_offers(problem, cap, score, scarce, offers)
-        best = int((dot(pods, score) / problem.cost[which]).argmax())
-        offer, carried = int(which[best]), pods[best] > 0
-        nodes = min(int(allowed[offer]), int((unplaced[carried] // pods[best, carried]).min()))
-        loads.append(Load(offer, pods[best], nodes))
+        value_per_cost = dot(pods, score) / problem.cost[which]
+        best = int(value_per_cost.argmax())
+        offer, on_node = int(which[best]), pods[best]
+        carried = on_node > 0
+        times = int((unplaced[carried] // on_node[carried]).min())
+        nodes = min(allowed[offer], times)
+        loads.append(Load(offer, on_node, nodes))
         rooms.take(offer, nodes)
-        unplaced -= pods[best] * nodes
+        unplaced -= on_node * nodes
     return loads
 
 
 def _scores(value: Floats) -> Floats:
     """Return the pod values, all above zero: a pod with the dual value zero must also be placed."""
-    return np.maximum(value, 1e-6 * max(1e-3, float(value.max(initial=0.0))))
+    largest = float(value.max(initial=0.0))
+    return np.maximum(value, 1e-6 * max(1e-3, largest))
 
 
 def _filled_offers(
@@ -271,20 +303,21 @@ def _filled_offers(
     counter = ColumnCounter(problem, score, cap, scarce + 1e-3)
     which = np.tile(offers, _FILLINGS)
     idea = np.repeat(np.arange(_FILLINGS), len(offers))
+    asks = counter.asks[which]
     weight = np.ones((len(which), width))
-    weight[idea == 1] = scarce[which[idea == 1]] + 1e-6
+    informed = idea == 1
+    weight[informed] = scarce[which[informed]] + 1e-6
     for number in range(2, _FILLINGS):
         weight[idea == number, (number - 1) % width] = 4.0
     scores = counter.value[which]
-    largest = (problem.need / np.maximum(problem.free.max(axis=0), 1)).max(axis=1)[
-        counter.asks[which]
-    ]
+    largest_node = np.maximum(problem.free.max(axis=0), 1)
+    size = (problem.need / largest_node).max(axis=1)[asks]
     late = idea >= _FILLINGS // 2
-    scores[late] *= 1.0 + largest[late]  # large pods first; small pods fill the remaining room
-    some = np.zeros((len(which), counter.asks.shape[1]), dtype=np.int64)
-    fill(counter, which, some, scores, weight)
+    scores[late] *= 1.0 + size[late]  # large pods first; small pods fill the remaining room
+    of_candidates = np.zeros((len(which), counter.asks.shape[1]), dtype=np.int64)
+    fill(counter, which, of_candidates, scores, weight)
     pods = np.zeros((len(which), len(score)), dtype=np.int64)
-    np.put_along_axis(pods, counter.asks[which], some, axis=1)
+    np.put_along_axis(pods, asks, of_candidates, axis=1)
     return which, pods
 
 
@@ -292,21 +325,22 @@ def first_fit(problem: Problem, dearest: float | None) -> list[Load] | None:
     """Return the cheapest group that takes all pods alone, by first fit decreasing, or None if none
     does for at most `dearest`."""
     best: list[Load] | None = None
-    for offer in np.argsort(problem.cost, kind="stable"):
+    for offer in np.argsort(problem.cost, kind="stable").tolist():
         if not problem.cap[offer].all():
             continue
-        free = np.maximum(problem.free[offer], 1)
-        least = int(
-            np.ceil(((problem.need / free) * problem.count[:, None]).sum(axis=0).max() - 1e-9)
-        )
-        allowed = Rooms(problem).allowed(int(offer))
+        cost = problem.cost[offer]
+        share = problem.need / np.maximum(problem.free[offer], 1)
+        nodes_by_resource = (share * problem.count[:, None]).sum(axis=0)
+        least = int(np.ceil(nodes_by_resource.max() - 1e-9))
+        allowed = Rooms(problem).allowed(offer)
         if dearest is not None:
-            allowed = min(allowed, int(dearest / problem.cost[offer] + 1e-9))
+            allowed = min(allowed, int(dearest / cost + 1e-9))
         if least > allowed:
             continue
-        loads = _one_offer_for_all(problem, int(offer), allowed)
+        loads = _one_offer_for_all(problem, offer, allowed)
         if loads is not None:
-            best, dearest = loads, float(problem.cost[offer] * sum(load.nodes for load in loads))
+            best = loads
+            dearest = float(cost * sum(load.nodes for load in loads))
     return best
 
 
@@ -321,23 +355,26 @@ def _one_offer_for_all(problem: Problem, offer: int, allowed: int) -> list[Load]
     for ask in np.argsort(-size, kind="stable").tolist():
         need, rest = problem.need[ask], int(problem.count[ask])
         used = need > 0
-        fits = np.minimum(
-            (room[:, used] // need[used]).min(axis=1, initial=2**40), problem.cap[offer, ask]
-        )
-        fresh = int(problem.cap[offer, ask])
-        before = np.minimum(rest, np.cumsum(fits * nodes))
-        bought = -(-(rest - int(before[-1] if len(before) else 0)) // fresh)
-        nodes, fits = np.append(nodes, bought), np.append(fits, fresh)
-        room, pods = np.vstack([room, free]), np.vstack([pods, np.zeros(asks, dtype=np.int64)])
+        on_empty_node = int(problem.cap[offer, ask])
+        by_room = (room[:, used] // need[used]).min(axis=1, initial=2**40)
+        fits = np.minimum(by_room, on_empty_node)
+        placed = np.minimum(rest, np.cumsum(fits * nodes))
+        missing = rest - int(placed[-1] if len(placed) else 0)
+        bought = -(-missing // on_empty_node)
+        nodes = np.append(nodes, bought)
+        fits = np.append(fits, on_empty_node)
+        room = np.vstack([room, free])
+        pods = np.vstack([pods, np.zeros(asks, dtype=np.int64)])
         parts: list[tuple[int, Ints, Ints]] = []
         for at in range(len(nodes)):
             for number, per_node in _spread_over_nodes(int(nodes[at]), int(fits[at]), rest):
                 rest -= number * per_node
-                pods_ = pods[at].copy()
-                pods_[ask] += per_node
-                parts.append((number, room[at] - per_node * need, pods_))
-        nodes = np.array([part[0] for part in parts], dtype=np.int64)
-        room, pods = np.array([part[1] for part in parts]), np.array([part[2] for part in parts])
+                on_node = pods[at].copy()
+                on_node[ask] += per_node
+                parts.append((number, room[at] - per_node * need, on_node))
+        nodes = np.array([number for number, _, _ in parts], dtype=np.int64)
+        room = np.array([room_left for _, room_left, _ in parts])
+        pods = np.array([on_node for _, _, on_node in parts])
         if nodes.sum() > allowed:
             return None
     return [Load(offer, on_node, int(number)) for on_node, number in zip(pods, nodes, strict=True)]
@@ -349,5 +386,7 @@ def _spread_over_nodes(nodes: int, fits: int, rest: int) -> list[tuple[int, int]
     if not fits or not rest:
         return [(nodes, 0)] if nodes else []
     full, part = divmod(min(rest, fits * nodes), fits)
-    split = [(full, fits), (1 if part else 0, part), (nodes - full - (1 if part else 0), 0)]
+    partly_full = 1 if part else 0
+    empty = nodes - full - partly_full
+    split = [(full, fits), (partly_full, part), (empty, 0)]
     return [(number, per_node) for number, per_node in split if number]
