@@ -17,7 +17,7 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.resources import CPU, MEMORY, Amounts
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.plan.prices import (
     MICRO,
@@ -132,25 +132,30 @@ are pure: a chain called twice gives the same answer."""
 
 def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     """Return the expander context of a pass; seed: for expanders that draw at random."""
+    prices = state.policy.prices
     groups = {group.id: group.group for group in state.groups.values()}
-    book = price_book(state.policy.prices, groups.values(), spot=state.policy.spot is not None)
-    own = {name: price for name, group in groups.items() if (price := book.own(group))}
-    fee = state.policy.prices.node if state.policy.prices is not None else 0.0
-    spot = {
-        name: listed
-        for name, group in groups.items()
-        if group.spot
-        and book.spot
-        and group.template
-        and (listed := book.hourly(group.template, group)) is not None
-    }
-    own |= {name: listed - fee for name, listed in spot.items()}
+    book = price_book(prices, groups.values(), spot=state.policy.spot is not None)
+    fee = prices.node if prices is not None else 0.0
+    own: dict[str, float] = {}
+    spot: dict[str, float] = {}
+    pools: dict[str, str] = {}
+    for name, group in groups.items():
+        price = book.own(group)
+        if price:
+            own[name] = price
+        if group.spot and book.spot and group.template:
+            listed = book.hourly(group.template, group)
+            if listed is not None:
+                spot[name] = listed
+                own[name] = listed - fee
+        if group.pool is not None:
+            pools[name] = group.pool.id
     expected = {name: price.amount / MICRO for name, price in expected_prices(state).items()}
     errors = {name: book.foreign(group) or group.price_error for name, group in groups.items()}
     return ExpanderContext(
         seed=seed,
         cluster_nodes=len(state.snapshot.nodes),
-        prices=state.policy.prices,
+        prices=prices,
         priorities=state.snapshot.priorities,
         group_priorities={name: group.priority for name, group in groups.items()},
         group_prices=own,
@@ -158,9 +163,7 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
         expected_prices=spot | expected,
         group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
-        group_pools={
-            name: group.pool.id for name, group in groups.items() if group.pool is not None
-        },
+        group_pools=pools,
         late=late_groups(state),
     )
 
@@ -178,21 +181,24 @@ def waste(option: Option) -> float:
     """Return the unused share of cpu plus the unused share of memory, between
     0 (nothing unused) and 2."""
     total = 0.0
+    capacity_of_node = _capacity(option.template)
     for name in (CPU, MEMORY):
-        capacity = (option.template.capacity or option.template.allocatable).get(
-            name, 0
-        ) * option.nodes
+        capacity = capacity_of_node.get(name, 0) * option.nodes
+        requested = option.requested.get(name, 0)
         if capacity > 0:
-            total += (capacity - option.requested.get(name, 0)) / capacity
+            total += (capacity - requested) / capacity
     return total
+
+
+def _capacity(node: Node) -> Amounts:
+    return node.capacity or node.allocatable
 
 
 def keep_least_waste(options: Sequence[Option], _: ExpanderContext) -> Filtered:
     """least-waste: return the options with the smallest waste over the new nodes' whole capacity;
     only exact equality is a tie."""
     wasted = [waste(option) for option in options]
-    least = min(wasted)
-    return [option for option, share in zip(options, wasted, strict=True) if share == least], ()
+    return _with_value(options, wasted, min(wasted)), ()
 
 
 def keep_fewest_nodes(options: Sequence[Option], _: ExpanderContext) -> Filtered:
@@ -215,24 +221,22 @@ def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filt
     prices = context.prices
     own = [context.group_prices.get(context.group(option), 0.0) for option in options]
     rates = pod_rates(prices, [option.template for option in options], own)
-    scores = [
-        None
-        if rates is None or (price := context.price_of(option.group, option.template)) is None
-        else price_score(option, price, rates, context)
-        for option in options
-    ]
-    notes = tuple(
-        Reason.of(
-            ReasonCode.NO_PRICE,
-            group=context.group(option),
-            detail=context.price_errors.get(context.group(option))
-            or unpriced(option.template, prices),
-        )
-        for option, score in zip(options, scores, strict=True)
-        if score is None
-    )
-    least = min((score for score in scores if score is not None), default=inf)
-    return [option for option, score in zip(options, scores, strict=True) if score == least], notes
+    best: list[Option] = []
+    least = inf
+    notes: list[Reason] = []
+    for option in options:
+        price = context.price_of(option.group, option.template)
+        if rates is None or price is None:
+            group = context.group(option)
+            detail = context.price_errors.get(group) or unpriced(option.template, prices)
+            notes.append(Reason.of(ReasonCode.NO_PRICE, group=group, detail=detail))
+            continue
+        score = price_score(option, price, rates, context)
+        if score < least:
+            best, least = [], score
+        if score == least:
+            best.append(option)
+    return best, tuple(notes)
 
 
 def preferred_cores(cluster_nodes: int) -> int:
@@ -244,16 +248,14 @@ def price_score(option: Option, price: float, rates: Rates, context: ExpanderCon
     """Return S * (P_nodes + p_stab) / (P_pods + p_stab), doubled for a group that does not exist
     yet. price: of one node."""
     stabiliser = rates.of(_STABILISER)
-    nodes, pods = price * option.nodes + stabiliser, rates.of(option.requested) + stabiliser
+    nodes = price * option.nodes + stabiliser
+    pods = rates.of(option.requested) + stabiliser
     if pods > 0:
         ratio = nodes / pods
     else:  # reached only with a price list of zeros: a node that still has a cost is worse
         ratio = inf if nodes > 0 else 1.0
-    return (
-        _unfitness(option, context)
-        * ratio
-        * (_ABSENT_FACTOR if context.group(option) in context.absent else 1.0)
-    )
+    factor = _ABSENT_FACTOR if context.group(option) in context.absent else 1.0
+    return _unfitness(option, context) * ratio * factor
 
 
 def _unfitness(option: Option, context: ExpanderContext) -> float:
@@ -262,8 +264,10 @@ def _unfitness(option: Option, context: ExpanderContext) -> float:
     if has_gpu(option.template):
         return _GPU_UNFITNESS
     preferred = preferred_cores(context.cluster_nodes) * 1000
-    own = max((option.template.capacity or option.template.allocatable).get(CPU, 0), 1)
-    return (max(preferred / own, own / preferred) - 1) * (1 - tanh((option.nodes - 1) / 15)) + 1
+    own = max(_capacity(option.template).get(CPU, 0), 1)
+    distance = max(preferred / own, own / preferred) - 1
+    effect = 1 - tanh((option.nodes - 1) / 15)
+    return distance * effect + 1
 
 
 # -- priority: priorities come from the cluster's ConfigMap `cluster-autoscaler-priority-expander`
@@ -277,30 +281,23 @@ def keep_highest_priority(options: Sequence[Option], context: ExpanderContext) -
     no priority is configured."""
     config = context.priorities
     if config is None:
+        groups_of_options = [context.group(option) for option in options]
         ranks = [
-            (
-                context.group_priorities.get(context.group(option), 0),
-                context.group_ranks.get(context.group(option), 0),
-            )
-            for option in options
+            (context.group_priorities.get(group, 0), context.group_ranks.get(group, 0))
+            for group in groups_of_options
         ]
-        highest_rank = max(ranks)
-        return [
-            option for option, rank in zip(options, ranks, strict=True) if rank == highest_rank
-        ], ()
+        return _with_value(options, ranks, max(ranks)), ()
     # Sorted, so that all calls of a pass are equal. Users write the name that they see,
     # which need not be the id.
     groups = sorted({*context.group_priorities, *map(context.group, options)})
     names = tuple((group, (group, *context.group_aliases.get(group, ()))) for group in groups)
     priority_of = None if config.problem else _priority_of_groups(config.rules, names)
     if priority_of is None:
-        return list(options), (
-            Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail=config.problem or _SLOW_PATTERNS),
-        )
+        detail = config.problem or _SLOW_PATTERNS
+        return list(options), (Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail=detail),)
     priorities = [priority_of.get(context.group(option)) for option in options]
-    highest = max(
-        (priority for priority in priorities if priority is not None), default=_LOWEST - 1
-    )
+    matches = [priority for priority in priorities if priority is not None]
+    highest = max(matches, default=_LOWEST - 1)
     if highest < _LOWEST:
         return list(options), (Reason.of(ReasonCode.PRIORITY_NO_MATCH),)
     notes = tuple(
@@ -308,9 +305,12 @@ def keep_highest_priority(options: Sequence[Option], context: ExpanderContext) -
         for option, priority in zip(options, priorities, strict=True)
         if priority is None
     )
-    return [
-        option for option, priority in zip(options, priorities, strict=True) if priority == highest
-    ], notes
+    return _with_value(options, priorities, highest), notes
+
+
+def _with_value(options: Sequence[Option], values: Sequence[object], value: object) -> list[Option]:
+    """Return the options with this value. values: of each option."""
+    return [option for option, own in zip(options, values, strict=True) if own == value]
 
 
 @lru_cache(maxsize=16)
@@ -365,18 +365,17 @@ def choose_option(
     a plan is predictable. Cluster Autoscaler always draws at random there. An unknown expander name
     is skipped with EXPANDER_SKIPPED.
     """
-    best = _without_needless_flavours(sorted(options, key=lambda option: option.group), context)
+    by_group = sorted(options, key=lambda option: option.group)
+    best = _without_needless_flavours(by_group, context)
+    unknown = [name for name in chain if name not in {*EXPANDERS, RANDOM, LEAST_COST}]
+    detail = "not available in this version"
     notes = [
-        Reason.of(
-            ReasonCode.EXPANDER_SKIPPED, expander=name, detail="not available in this version"
-        )
-        for name in chain
-        if name not in EXPANDERS and name not in (RANDOM, LEAST_COST)
+        Reason.of(ReasonCode.EXPANDER_SKIPPED, expander=name, detail=detail) for name in unknown
     ]
     filters = [name for name in chain if name in EXPANDERS]
-    if (not filters and RANDOM not in chain) or (chain and chain[-1] == LEAST_COST):
-        # Cluster Autoscaler's default, if the chain has no deciding expander
-        filters.append("least-waste")
+    decides_nothing = not filters and RANDOM not in chain
+    if decides_nothing or (chain and chain[-1] == LEAST_COST):
+        filters.append("least-waste")  # Cluster Autoscaler's default
     for name in filters:
         if not best:
             break
@@ -388,8 +387,10 @@ def choose_option(
         return None, tuple(notes)
     most = max(option.preference for option in best)
     equal = [option for option in best if option.preference == most]
-    equal = [option for option in equal if context.group(option) not in context.late] or equal
-    return (random_option(equal, context.seed) if RANDOM in chain else equal[0]), tuple(notes)
+    in_time = [option for option in equal if context.group(option) not in context.late]
+    equal = in_time or equal
+    chosen = random_option(equal, context.seed) if RANDOM in chain else equal[0]
+    return chosen, tuple(notes)
 
 
 def _without_needless_flavours(options: Sequence[Option], context: ExpanderContext) -> list[Option]:
@@ -409,15 +410,15 @@ def _without_needless_flavours(options: Sequence[Option], context: ExpanderConte
     for option in options:
         by_pool.setdefault(pools.get(context.group(option), ""), []).append(option)
 
-    def needless(option: Option) -> bool:
-        pool = pools.get(context.group(option), "")
-        return bool(pool) and any(
-            ranks.get(context.group(other), 0) > ranks.get(context.group(option), 0)
-            and option.pods.keys() <= other.pods.keys()
-            for other in by_pool[pool]
-        )
+    def is_needless(option: Option) -> bool:
+        group = context.group(option)
+        pool, rank = pools.get(group, ""), ranks.get(group, 0)
+        if not pool:
+            return False
+        preferred = (other for other in by_pool[pool] if ranks.get(context.group(other), 0) > rank)
+        return any(option.pods.keys() <= other.pods.keys() for other in preferred)
 
-    return [option for option in options if not needless(option)]
+    return [option for option in options if not is_needless(option)]
 
 
 def random_option(options: Sequence[Option], seed: int) -> Option:
