@@ -23,11 +23,11 @@ _INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
 
 def is_spot(node: Node, group: NodeGroup | None) -> bool:
     """Return whether the vendor may take a node back, by its group or its labels."""
-    return (
-        (group is not None and group.spot)
-        or _INTERRUPTIBLE in node.labels
-        or any(node.labels.get(label) in values for label, values in _SPOT_LABELS)
-    )
+    if group is not None and group.spot:
+        return True
+    if _INTERRUPTIBLE in node.labels:
+        return True
+    return any(node.labels.get(label) in values for label, values in _SPOT_LABELS)
 
 
 def names_of(group: NodeGroup) -> set[str]:
@@ -49,33 +49,38 @@ def marked_spot(
     a template of its own."""
     if spot is None:
         return tuple(groups)
-    chosen = {group for name in spot.groups for group in _named(name, groups)}
+    chosen: set[str] = set()
+    for name in spot.groups:
+        chosen.update(_named(name, groups))
 
-    def counts(group: NodeGroup) -> bool:
-        known = learnt.get(group.id)
-        template = group.template if group.template is not None or known is None else known.node
+    def is_marked(group: NodeGroup) -> bool:
+        if spot.groups:
+            return group.id in chosen
+        template, known = group.template, learnt.get(group.id)
+        if template is None and known is not None:
+            template = known.node
         nodes = members.get(group.id) or ([template] if template is not None else [])
-        labelled = bool(nodes) and all(is_spot(node, None) for node in nodes)
-        return group.id in chosen if spot.groups else group.spot or labelled
+        is_labelled = bool(nodes) and all(is_spot(node, None) for node in nodes)
+        return group.spot or is_labelled
 
-    return tuple(
-        group
-        if group.spot == (marked := counts(group))
-        else msgspec.structs.replace(group, spot=marked)
-        for group in groups
-    )
+    marked = []
+    for group in groups:
+        spot_now = is_marked(group)
+        is_same = group.spot == spot_now
+        marked.append(group if is_same else msgspec.structs.replace(group, spot=spot_now))
+    return tuple(marked)
 
 
 def _named(name: str, groups: Sequence[NodeGroup]) -> list[str]:
     """Return the ids of the groups with an id or name, or with a pool of it; none if
     several pools have the name."""
-    by_id = [group for group in groups if name in {group.id, vendor_pool(group) or group.id}]
-    matching = by_id or [group for group in groups if name in names_of(group)]
-    return (
-        [group.id for group in matching]
-        if len({vendor_pool(g) or g.id for g in matching}) == 1
-        else []
-    )
+    matching = [group for group in groups if name in {group.id, vendor_pool(group) or group.id}]
+    if not matching:
+        matching = [group for group in groups if name in names_of(group)]
+    pools = {vendor_pool(group) or group.id for group in matching}
+    if len(pools) != 1:
+        return []
+    return [group.id for group in matching]
 
 
 def vendor_pool(group: NodeGroup) -> str:
