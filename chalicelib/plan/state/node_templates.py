@@ -88,18 +88,7 @@ _DAEMON_TOLERATIONS = (
     ),
 )
 _HOST_NETWORK = Toleration("node.kubernetes.io/network-unavailable", "Exists", "", "NoSchedule")
-# Default reservation of an unknown kubelet. kubeadm and the kubelet reserve nothing for themselves;
-# the hard eviction thresholds are reserved: memory.available<100Mi, nodefs.available<10%.
-_RESERVED: tuple[tuple[str, Callable[[Mapping[str, int]], int]], ...] = (
-    # A huge page is memory that the kubelet offers only under its own resource name.
-    (
-        MEMORY,
-        lambda capacity: (
-            100 * 2**20 + sum(capacity[name] for name in capacity if name.startswith("hugepages-"))
-        ),
-    ),
-    (EPHEMERAL, lambda capacity: -(-capacity[EPHEMERAL] // 10)),
-)
+_EVICTION_MEMORY = 100 * 2**20  # the kubelet's hard eviction threshold: memory.available<100Mi
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -151,7 +140,8 @@ def templates(
     result: dict[str, Template] = {}
     for group in snapshot.groups:
         nodes = members.get(group.id, ())
-        row, stated = learnt.get(group.id), stated_template(group, options)
+        row = learnt.get(group.id)
+        stated = stated_template(group, options)
         current = _current(row, stated, node_labels, all_taints=group.states_taints)
         model, source = _model(group, nodes, row, current, options, now, lacking, newcomers)
         if model is None:
@@ -161,7 +151,8 @@ def templates(
             model = _with_csi_labels(model, source, row, node_labels)
         own = node_labels.own(model) if is_real else _own_keys(model, source, row, node_labels)
         clean = sanitised(model, f"template-node-for-{group.id}", options, own)
-        if parts := newcomers.undelivered.get(group.id):
+        parts = newcomers.undelivered.get(group.id)
+        if parts:
             clean = _without_parts(clean, parts)
         if source in _COPIES:
             others = partial(_settled_nodes, nodes, now, options)
@@ -170,20 +161,27 @@ def templates(
         else:
             daemons = daemons_of(clean, snapshot.daemonsets, snapshot.classes)
             reporting = sorted(node.name for node in nodes)
-        volumes = next((dict(limits[name]) for name in reporting if limits.get(name)), None)
-        if volumes is None:
-            # No node of the group reports its limits: use the provider's values for a new
-            # one, where 0 means no limit.
-            volumes = {
-                driver: limit for driver, limit in group.template_volumes.items() if limit > 0
-            }
-        if unpromised := group.options.unpromised_labels:
+        volumes = _volume_limits(group, reporting, limits)
+        unpromised = group.options.unpromised_labels
+        if unpromised:
             labels = {key: value for key, value in clean.labels.items() if key not in unpromised}
             clean = msgspec.structs.replace(clean, labels=labels)
         copied = model if source == COPY else None
         outdated = newer_differences(copied, row, stated) if copied is not None else ()
         result[group.id] = Template(clean, daemons, source, volumes, copied, outdated=outdated)
     return result
+
+
+def _volume_limits(
+    group: NodeGroup, reporting: Iterable[str], limits: Mapping[str, Mapping[str, int]]
+) -> dict[str, int]:
+    """Return the attach limits of a new node: those of the first node that reports any."""
+    for name in reporting:
+        if limits.get(name):
+            return dict(limits[name])
+    # No node of the group reports its limits: use the provider's values for a new
+    # one, where 0 means no limit.
+    return {driver: limit for driver, limit in group.template_volumes.items() if limit > 0}
 
 
 def stated_template(group: NodeGroup, options: Options) -> StatedTemplate | None:
@@ -203,16 +201,16 @@ def _current(
     """Return the learnt node as it is now, by what its vendor says; None if it is another
     machine now. stated: by the vendor's template, None without one; all_taints: it names
     all taints of a new node."""
-    if learnt is None or stated is None:
-        return learnt.node if learnt is not None else None
+    if learnt is None:
+        return None
+    if stated is None:
+        return learnt.node
     difference = change_since(learnt, stated, all_taints=all_taints)
     if difference == UNCHANGED:
         return learnt.node
-    return (
-        None
-        if difference.machine
-        else applied(learnt.node, difference, node_labels.csi.zone_keys())
-    )
+    if difference.machine:
+        return None
+    return applied(learnt.node, difference, node_labels.csi.zone_keys())
 
 
 def _model(
@@ -231,19 +229,13 @@ def _model(
     young, completed = newcomers.young, newcomers.completed
     equipped = _fully_equipped(node for node in nodes if node.name not in lacking)
     ordered = sorted(equipped, key=lambda node: node.name in young) if young else equipped
-    real = next(
-        (node for node in ordered if node.name not in completed and settled(node, now, options)),
-        None,
-    )
+    finished = (node for node in ordered if node.name not in completed)
+    real = next((node for node in finished if settled(node, now, options)), None)
     if real is not None:
         return real, COPY
+    others = (node for node in ordered if node.name in completed)
     unfinished = next(
-        (
-            completed[node.name]
-            for node in ordered
-            if node.name in completed and settled(node, now, options)
-        ),
-        None,
+        (completed[node.name] for node in others if settled(node, now, options)), None
     )
     announced = group.template is not None and announces_device(group.template)
     if (
@@ -256,12 +248,10 @@ def _model(
     if is_fresh and current_node is not None:
         return unfinished or current_node, "learnt"
     if group.template is not None:
-        template = with_allocatable(
-            group.template, [learnt.node, *equipped] if learnt is not None else equipped
-        )
-        joined = [
-            node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None
-        ]
+        alike = equipped if learnt is None else [learnt.node, *equipped]
+        template = with_allocatable(group.template, alike)
+        working = (node for node in nodes if works(node, options))
+        joined = [node for node in working if node.taint(_UNINITIALIZED) is None]
         labels = {**_beta_labels(template, joined), **template.labels}
         # The labels that a node of the group has joined without are removed: the vendor's promise
         # was wrong, and another node would not have them either. A young node may get more.
@@ -272,44 +262,39 @@ def _model(
             if all(key in node.labels for node in grown_up)
         }
         return unfinished or msgspec.structs.replace(template, labels=labels), PROVIDER
+    unready = [node for node in equipped if node.allocatable]
     # A leaving node comes last: it is a worse template than any other node, but better than none.
-    unready = (node for node in equipped if node.allocatable)
-    return min(
-        unready, key=lambda node: node.taint(TO_BE_DELETED) is not None, default=None
-    ), "unready node"
+    best = min(unready, key=lambda node: node.taint(TO_BE_DELETED) is not None, default=None)
+    return best, "unready node"
 
 
 def _beta_labels(template_node: Node, joined: Sequence[Node]) -> dict[str, str]:
     """Return the old names of a vendor's labels: some pods still use them. Cloud
     providers set both at once, if at all; where a node of the group has the new name
     alone, no new node gets the old one."""
-    return {
-        beta: template_node.labels[stable]
-        for stable, beta in BETA_LABELS
-        if stable in template_node.labels
-        and not any(stable in node.labels and beta not in node.labels for node in joined)
-    }
+    labels = {}
+    for stable, beta in BETA_LABELS:
+        if stable not in template_node.labels:
+            continue
+        if not any(stable in node.labels and beta not in node.labels for node in joined):
+            labels[beta] = template_node.labels[stable]
+    return labels
 
 
 def _without_parts(template_node: Node, parts: Mapping[str, Undelivered]) -> Node:
     """Return a template as new nodes turned out to be. parts:
     GroupMemory.undelivered, those that rest now."""
-    taints = tuple(part.taint for part in parts.values() if part.taint is not None)
+    labels = {
+        key: value for key, value in template_node.labels.items() if Part.LABEL.of(key) not in parts
+    }
     amounts = {
         name: amount
         for name, amount in template_node.allocatable.items()
         if Part.RESOURCE.of(name) not in parts
     }
-    return msgspec.structs.replace(
-        template_node,
-        labels={
-            key: value
-            for key, value in template_node.labels.items()
-            if Part.LABEL.of(key) not in parts
-        },
-        allocatable=amounts,
-        taints=tuple(dict.fromkeys((*template_node.taints, *taints))),
-    )
+    added = [part.taint for part in parts.values() if part.taint is not None]
+    taints = tuple(dict.fromkeys((*template_node.taints, *added)))
+    return msgspec.structs.replace(template_node, labels=labels, allocatable=amounts, taints=taints)
 
 
 def settled_node(nodes: Iterable[Node], now: float, options: Options) -> Node | None:
@@ -336,37 +321,39 @@ def _fully_equipped(nodes: Iterable[Node]) -> list[Node]:
         different = offers.setdefault(kind, [])
         if own not in different:
             different.append(own)
-    return [
-        node
-        for node, kind, own in zip(ordered, kinds, devices, strict=True)
-        if not any(
-            other != own and all(other.get(name, 0) >= amount for name, amount in own.items())
-            for other in offers[kind]
+
+    def is_beaten(own: Amounts, kind: tuple[str, int]) -> bool:
+        others = [other for other in offers[kind] if other != own]
+        return any(
+            all(other.get(name, 0) >= amount for name, amount in own.items()) for other in others
         )
-    ]
+
+    candidates = zip(ordered, kinds, devices, strict=True)
+    return [node for node, kind, own in candidates if not is_beaten(own, kind)]
 
 
 def _devices(node: Node) -> dict[str, int]:
     """Return the devices of a node, broken ones included: a kubelet reserves none for itself, and
     those of a new node work."""
-    return {
-        name: max(amount, node.capacity.get(name, 0))
-        for name, amount in node.allocatable.items()
-        if "/" in name and (amount or node.capacity.get(name)) and is_device(name)
-    }
+    devices = {}
+    for name, amount in node.allocatable.items():
+        if "/" not in name:
+            continue
+        capacity = node.capacity.get(name, 0)
+        if (amount or capacity) and is_device(name):
+            devices[name] = max(amount, capacity)
+    return devices
 
 
 def settled(node: Node, now: float, options: Options) -> bool:
     """Return whether a real node that lacks no device may serve as the template of its group: ready
     for over a minute, schedulable, not leaving."""
     ready = node.condition("Ready")
-    return (
-        ready is not None
-        and ready.changed + _SETTLED < now
-        and not node.unschedulable
-        and works(node, options)
-        and node.taint(TO_BE_DELETED) is None
-    )
+    if ready is None or ready.changed + _SETTLED >= now:
+        return False
+    if node.unschedulable or not works(node, options):
+        return False
+    return node.taint(TO_BE_DELETED) is None
 
 
 def learn(
@@ -387,28 +374,25 @@ def learn(
     """
     if model_node is None:
         return known
-    own = node_labels.own(model_node) if node_labels is not None else frozenset[str]()
-    own_labels = tuple(sorted(own - {HOSTNAME_LABEL}))
-    lacking = (
-        tuple(sorted(node_labels.csi.missing(model_node.labels))) if node_labels is not None else ()
-    )
-    labels = {
-        key: value
-        for key, value in model_node.labels.items()
-        if key != HOSTNAME_LABEL and key not in own_labels
-    }
+    own_labels: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    if node_labels is not None:
+        own = node_labels.own(model_node)
+        own_labels = tuple(sorted(own - {HOSTNAME_LABEL}))
+        lacking = tuple(sorted(node_labels.csi.missing(model_node.labels)))
+    own_keys = {HOSTNAME_LABEL, *own_labels}
+    labels = {key: value for key, value in model_node.labels.items() if key not in own_keys}
     learnt = msgspec.structs.replace(_without_identity(model_node, "", options), labels=labels)
-    fresh = (
-        known is not None
-        and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
-    )
     before, differs_since = next_statement(model_node, known, stated, now)
     capacities = known.capacities if known is not None and is_same_type(known.node, learnt) else {}
     row = LearntTemplate(learnt, now, own_labels, lacking, before, differs_since, capacities)
-    if known is not None and fresh:
-        same = msgspec.structs.replace(known, learnt_at=now, own_labels=known.own_labels or ())
-        return known if same == row else row
-    return row
+    if known is None:
+        return row
+    renewal = known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
+    if now >= renewal:
+        return row
+    same = msgspec.structs.replace(known, learnt_at=now, own_labels=known.own_labels or ())
+    return known if same == row else row
 
 
 def _with_csi_labels(
@@ -419,11 +403,9 @@ def _with_csi_labels(
     lacking = learnt.lacking_labels if source == "learnt" and learnt is not None else ()
     missing = node_labels.csi.missing(model_node.labels)
     labels = {key: value for key, value in missing.items() if key not in lacking}
-    return (
-        msgspec.structs.replace(model_node, labels={**model_node.labels, **labels})
-        if labels
-        else model_node
-    )
+    if not labels:
+        return model_node
+    return msgspec.structs.replace(model_node, labels={**model_node.labels, **labels})
 
 
 def _own_keys(
@@ -434,23 +416,23 @@ def _own_keys(
     nodes or the key tell which they are."""
     if source != "learnt" or learnt is None:
         return node_labels.per_node_keys & model_node.labels.keys()
-    by_nodes = {key for key in model_node.labels if node_labels.is_of_nodes(key)}
+    own = {key for key in model_node.labels if node_labels.is_of_nodes(key)}
     if learnt.own_labels is not None:
-        return frozenset(by_nodes.union(learnt.own_labels))
-    return frozenset(by_nodes | {key for key in model_node.labels if is_named_after_nodes(key)})
+        own.update(learnt.own_labels)
+    else:
+        own.update(key for key in model_node.labels if is_named_after_nodes(key))
+    return frozenset(own)
 
 
 def sanitised(node: Node, name: str, options: Options, own: Collection[str] = ()) -> Node:
     """Return a copy under another name, without taints that belong to one real node. own: the keys
     of its labels of one node, which get the name as their value."""
+    labels = {**node.labels, **dict.fromkeys(own, name)}
+    labels[HOSTNAME_LABEL] = name
+    labels[TEMPLATE_LABEL] = "true"
     return msgspec.structs.replace(
         _without_identity(node, name, options),
-        labels={
-            **node.labels,
-            **dict.fromkeys(own, name),
-            HOSTNAME_LABEL: name,
-            TEMPLATE_LABEL: "true",
-        },
+        labels=labels,
         allocatable={**node.allocatable, **_devices(node)},
         unschedulable=node.unschedulable and not options.scale_from_unschedulable,
     )
@@ -459,14 +441,7 @@ def sanitised(node: Node, name: str, options: Options, own: Collection[str] = ()
 def _without_identity(node: Node, name: str, options: Options) -> Node:
     """Return a copy under another name, without what belongs to one real node, and
     without temporary taints."""
-    taints = tuple(
-        taint
-        for taint in node.taints
-        if taint.key not in PASSING_TAINTS
-        and taint.key not in options.status_taint
-        and not taint.key.startswith(STATUS_PREFIX)
-        and not is_startup_taint(taint.key, options)
-    )
+    taints = tuple(taint for taint in node.taints if not _is_temporary(taint.key, options))
     return msgspec.structs.replace(
         node,
         name=name,
@@ -481,6 +456,12 @@ def _without_identity(node: Node, name: str, options: Options) -> Node:
     )
 
 
+def _is_temporary(taint_key: str, options: Options) -> bool:
+    if taint_key in PASSING_TAINTS or taint_key in options.status_taint:
+        return True
+    return taint_key.startswith(STATUS_PREFIX) or is_startup_taint(taint_key, options)
+
+
 def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
     """Compute the allocatable of a node of which only the capacity is known.
 
@@ -492,25 +473,31 @@ def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
     capacity = node.capacity
     if node.allocatable or not capacity:
         return node
-    reserved = {name: reserve(capacity) for name, reserve in _RESERVED if name in capacity}
-    like = next(
-        (
-            other
-            for other in alike
-            if other.allocatable and other.capacity.get(CPU) == capacity.get(CPU)
-        ),
-        None,
-    )
+    reserved = _default_reservation(capacity)
+    cores = capacity.get(CPU)
+    reporting = (other for other in alike if other.allocatable)
+    like = next((other for other in reporting if other.capacity.get(CPU) == cores), None)
     if like is not None:
-        reserved.update(
-            (name, max(0, amount - like.allocatable[name]))
-            for name, amount in like.capacity.items()
-            if name in like.allocatable and not is_device(name)
-        )
+        for name, amount in like.capacity.items():
+            if name in like.allocatable and not is_device(name):
+                reserved[name] = max(0, amount - like.allocatable[name])
     allocatable = {
         name: max(0, amount - reserved.get(name, 0)) for name, amount in capacity.items()
     }
     return msgspec.structs.replace(node, allocatable=allocatable)
+
+
+def _default_reservation(capacity: Mapping[str, int]) -> dict[str, int]:
+    """Return what an unknown kubelet reserves: kubeadm and the kubelet reserve nothing for
+    themselves, but the hard eviction thresholds."""
+    reserved = {}
+    if MEMORY in capacity:
+        # A huge page is memory that the kubelet offers only under its own resource name.
+        huge_pages = sum(capacity[name] for name in capacity if name.startswith("hugepages-"))
+        reserved[MEMORY] = _EVICTION_MEMORY + huge_pages
+    if EPHEMERAL in capacity:
+        reserved[EPHEMERAL] = -(-capacity[EPHEMERAL] // 10)  # nodefs.available<10%
+    return reserved
 
 
 def daemons_of(
@@ -522,8 +509,10 @@ def daemons_of(
     def runs(pod: PodClass) -> bool:
         if not matches_node(pod, node.name, node.labels):
             return False
-        extra = (*_DAEMON_TOLERATIONS, _HOST_NETWORK) if pod.host_network else _DAEMON_TOLERATIONS
-        return untolerated((*pod.tolerations, *extra), node.taints) is None
+        tolerations = (*pod.tolerations, *_DAEMON_TOLERATIONS)
+        if pod.host_network:
+            tolerations = (*tolerations, _HOST_NETWORK)
+        return untolerated(tolerations, node.taints) is None
 
     ordered = sorted(daemonsets, key=lambda daemon: (daemon.namespace, daemon.name))
     return tuple(daemon.cls for daemon in ordered if runs(classes[daemon.cls]))
@@ -547,40 +536,37 @@ def _pods_of_copies(
     # Of each DaemonSet the oldest pod: its controller deletes a second pod on one node.
     oldest: dict[str, Pod] = {}
     for pod in sorted(pods_on(real_node.name), key=lambda pod: (pod.created, pod.key)):
-        owner = classes[pod.cls].owner
-        if not _is_on_every_node(pod, classes[pod.cls], real_node, daemonsets):
+        pod_class = classes[pod.cls]
+        if not _is_on_every_node(pod, pod_class, real_node, daemonsets):
             continue
-        is_static = classes[pod.cls].mirror and pod.namespace != _ADMINISTRATORS
-        if is_static and not _is_static_everywhere(
-            pod, real_node, settled_nodes(), pods_on, classes
-        ):
-            continue
-        oldest.setdefault(
-            owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod
-        )
+        if pod_class.mirror and pod.namespace != _ADMINISTRATORS:
+            alike = settled_nodes()
+            if not _is_static_everywhere(pod, real_node, alike, pods_on, classes):
+                continue
+        owner = pod_class.owner
+        key = owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key
+        oldest.setdefault(key, pod)
     staying: list[int] = []
     for uid, pod in sorted(oldest.items(), key=lambda item: item[1].key):
         daemon = daemonsets.get(uid)
         staying += daemons_of(clean_node, [daemon], classes) if daemon is not None else [pod.cls]
-    present = {
-        (classes[cls].namespace, owner.name)
-        for cls in staying
-        if (owner := classes[cls].owner) is not None
-        and owner.kind == "DaemonSet"
-        and owner.built_in
-    }
+    present: set[tuple[str, str]] = set()
+    for cls in staying:
+        owner = classes[cls].owner
+        if owner is not None and owner.kind == "DaemonSet" and owner.built_in:
+            present.add((classes[cls].namespace, owner.name))
 
     def preempts(pod: PodClass) -> bool:
         """Return whether its pods preempt others on a full node."""
         critical = pod.priority_class == "system-node-critical"
         return critical and pod.preemption_policy in {"", "PreemptLowerPriority"}
 
-    missing = (
-        daemon
-        for daemon in snapshot.daemonsets
-        if (daemon.namespace, daemon.name) not in present
-        and (options.force_ds or preempts(classes[daemon.cls]))
-    )
+    missing = []
+    for daemon in snapshot.daemonsets:
+        if (daemon.namespace, daemon.name) in present:
+            continue
+        if options.force_ds or preempts(classes[daemon.cls]):
+            missing.append(daemon)
     return (*staying, *daemons_of(clean_node, missing, classes))
 
 
@@ -600,11 +586,13 @@ def _is_static_everywhere(
     name = pod.name.removesuffix(f"-{node.name}")
 
     def has_it(settled_node: Node) -> bool:
-        wanted = (pod.namespace, f"{name}-{settled_node.name}")
-        pods = pods_on(settled_node.name)
-        return any(classes[one.cls].mirror and (one.namespace, one.name) == wanted for one in pods)
+        key = (pod.namespace, f"{name}-{settled_node.name}")
+        static = (one for one in pods_on(settled_node.name) if classes[one.cls].mirror)
+        return any((one.namespace, one.name) == key for one in static)
 
-    return name != pod.name and len(settled_nodes) > 1 and all(map(has_it, settled_nodes))
+    if name == pod.name or len(settled_nodes) <= 1:
+        return False
+    return all(map(has_it, settled_nodes))
 
 
 def _is_on_every_node(
@@ -614,9 +602,10 @@ def _is_on_every_node(
     user who may create pods in a namespace chooses their annotations and owners. The owner must
     therefore exist. In kube-system only administrators create pods, and they are believed:
     DaemonSets of other API groups are not read."""
-    if pod.phase in {"Succeeded", "Failed"} or not (
-        pod_class.mirror or (pod_class.is_daemonset and not pod.deleted)
-    ):
+    if pod.phase in {"Succeeded", "Failed"}:
+        return False
+    is_daemon = pod_class.is_daemonset and not pod.deleted
+    if not pod_class.mirror and not is_daemon:
         return False
     if pod.namespace == _ADMINISTRATORS:
         return True
