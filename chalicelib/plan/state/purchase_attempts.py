@@ -18,7 +18,7 @@ elsewhere; then the same limits apply. See docs/reference/scale-up.md "Groups in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -57,29 +57,33 @@ def judge_attempts(state: ClusterState) -> ClusterState:
     could not be read stays."""
     changed: dict[str, GroupMemory] = {}
     for group in state.groups.values():
-        if group.group.error or not (group.zones or group.memory.attempts is not None):
+        known = group.memory.attempts
+        if group.group.error or (not group.zones and known is None):
             continue
         attempts = _judged(group, state)
-        if attempts != group.memory.attempts:
+        if attempts != known:
             changed[group.id] = msgspec.structs.replace(group.memory, attempts=attempts)
     if not changed:
         return state
-    groups = {
-        name: msgspec.structs.replace(group, memory=changed[name]) if name in changed else group
-        for name, group in state.groups.items()
-    }
+    groups = dict(state.groups)
+    for name, group_memory in changed.items():
+        groups[name] = msgspec.structs.replace(groups[name], memory=group_memory)
     memory = msgspec.structs.replace(state.memory, groups={**state.memory.groups, **changed})
     return msgspec.structs.replace(state, groups=groups, memory=memory)
 
 
 def _judged(group: NodeGroupState, state: ClusterState) -> PurchaseAttempts | None:
-    known, now = group.memory.attempts or NONE, state.now
+    known = group.memory.attempts or NONE
+    now = state.now
+    missed = []
+    for at, key in known.missed:
+        lifetime = _REMEMBERED if key else HOUR
+        if abs(now - at) < lifetime:
+            missed.append((at, key))
     attempts = msgspec.structs.replace(
         known,
         zones=remembered_zones(known.zones, group.nodes, group.zones, now),
-        missed=tuple(
-            (at, key) for at, key in known.missed if abs(now - at) < (_REMEMBERED if key else HOUR)
-        ),
+        missed=tuple(missed),
         strays=tuple(name for name in known.strays if name in state.buckets),
     )
     if attempts.open:
@@ -93,23 +97,20 @@ class _Arrivals:
     def __init__(
         self, group: NodeGroupState, state: ClusterState, attempts: PurchaseAttempts
     ) -> None:
-        self.group, self.state, self.attempts = group, state, attempts
-        # Creation times are whole seconds.
-        joined = [
-            node
-            for node in group.nodes
-            if node.created >= math.floor(attempts.since) and self._is_placed(node)
-        ]
+        self.group = group
+        self.state = state
+        self.attempts = attempts
+        began = math.floor(attempts.since)  # creation times are whole seconds
+        created_since = (node for node in group.nodes if node.created >= began)
+        joined = [node for node in created_since if self._is_placed(node)]
         by_zone: dict[str, list[Node]] = {}
         for node in sorted(joined, key=lambda node: (is_empty(node, state), node.name)):
             by_zone.setdefault(zone_label(node), []).append(node)
         self.arrived = {zone: len(by_zone.get(zone, ())) for zone in attempts.open}
-        self.surplus = [
-            node.name
-            for zone, nodes in sorted(by_zone.items())
-            for node in nodes[attempts.open.get(zone, 0) :]
-            if node.name not in attempts.strays
-        ]
+        self.surplus: list[str] = []
+        for zone, nodes in sorted(by_zone.items()):
+            too_many = nodes[attempts.open.get(zone, 0) :]
+            self.surplus += [node.name for node in too_many if node.name not in attempts.strays]
         starting = sum(state.buckets[node.name] is Bucket.NOT_STARTED for node in joined)
         self.to_come = max(0, group.upcoming - starting)
 
@@ -120,62 +121,59 @@ class _Arrivals:
 
     def outstanding(self) -> dict[str, int]:
         """Return zone -> nodes that have not come there."""
-        return {
-            zone: wanted - self.arrived[zone]
-            for zone, wanted in self.attempts.open.items()
-            if wanted > self.arrived[zone]
-        }
+        missing = {zone: nodes - self.arrived[zone] for zone, nodes in self.attempts.open.items()}
+        return {zone: nodes for zone, nodes in missing.items() if nodes > 0}
 
     def judged(self) -> PurchaseAttempts:
         """Return the attempts after this pass."""
-        attempts, outstanding, now = self.attempts, self.outstanding(), self.state.now
-        count = max(0, sum(outstanding.values()) - self.to_come)
-        lost = [zone for zone, nodes in sorted(outstanding.items()) for _ in range(nodes)][:count]
+        outstanding = self.outstanding()
+        lost_nodes = max(0, sum(outstanding.values()) - self.to_come)
+        lost = _zone_per_node(outstanding)[:lost_nodes]
+        still_open = {zone: nodes - lost.count(zone) for zone, nodes in self.attempts.open.items()}
         strays = self.surplus[: len(lost)]
-        still_open = {zone: wanted - lost.count(zone) for zone, wanted in attempts.open.items()}
+        misses = [(self.state.now, zone) for zone in lost[: len(strays)]]
         attempts = msgspec.structs.replace(
-            attempts,
+            self.attempts,
             open=still_open,
-            missed=(*attempts.missed, *((now, zone) for zone in lost[: len(strays)])),
-            strays=(*attempts.strays, *strays)[-MOST_STRAYS:],
+            missed=(*self.attempts.missed, *misses),
+            strays=(*self.attempts.strays, *strays)[-MOST_STRAYS:],
         )
-        if any(wanted > self.arrived[zone] for zone, wanted in still_open.items()):
+        if any(nodes > self.arrived[zone] for zone, nodes in still_open.items()):
             return attempts
         return self._closed(attempts)
 
     def _closed(self, attempts: PurchaseAttempts) -> PurchaseAttempts:
         """Return the attempts once nothing is to come any more."""
         unlucky = {zone for at, zone in attempts.missed if at >= attempts.since}
-        came = {
-            zone: nodes for zone, nodes in self.arrived.items() if nodes and zone not in unlucky
-        }
         hits = {zone: nodes for zone, nodes in attempts.hits.items() if zone not in unlucky}
-        hits |= {zone: min(_MOST_HITS, hits.get(zone, 0) + nodes) for zone, nodes in came.items()}
-        return msgspec.structs.replace(
-            attempts,
-            open={},
-            since=0.0,
-            missed=tuple((at, FORGIVEN if zone in came else zone) for at, zone in attempts.missed),
-            hits=dict(sorted(hits.items())),
-        )
+        came: set[str] = set()
+        for zone, nodes in self.arrived.items():
+            if nodes and zone not in unlucky:
+                came.add(zone)
+                hits[zone] = min(_MOST_HITS, hits.get(zone, 0) + nodes)
+        missed = tuple((at, FORGIVEN if zone in came else zone) for at, zone in attempts.missed)
+        hits = dict(sorted(hits.items()))
+        return msgspec.structs.replace(attempts, open={}, since=0.0, missed=missed, hits=hits)
+
+
+def _zone_per_node(nodes_of: Mapping[str, int]) -> list[str]:
+    """Return the zone of each node, by zone. nodes_of: zone -> nodes."""
+    zones: list[str] = []
+    for zone, nodes in sorted(nodes_of.items()):
+        zones += [zone] * nodes
+    return zones
 
 
 def coming_in_zones(group: NodeGroupState, state: ClusterState) -> list[str]:
     """Return the zones of the upcoming nodes of a group in several zones, as far as they are known
     or were bought for, at most as many as are upcoming."""
-    starting = [
-        zone_label(node) for node in group.nodes if state.buckets[node.name] is Bucket.NOT_STARTED
-    ]
-    zones = sorted(zone for zone in starting if zone in group.zones and zone)
+    starting = [node for node in group.nodes if state.buckets[node.name] is Bucket.NOT_STARTED]
+    labels = sorted(map(zone_label, starting))
+    zones = [zone for zone in labels if zone in group.zones and zone]
     attempts = group.memory.attempts
     if attempts is not None and attempts.open:
         outstanding = _Arrivals(group, state, attempts).outstanding()
-        zones += [
-            zone
-            for zone, nodes in sorted(outstanding.items())
-            for _ in range(nodes)
-            if zone in group.zones
-        ]
+        zones += [zone for zone in _zone_per_node(outstanding) if zone in group.zones]
     return zones[: group.upcoming]
 
 
@@ -186,16 +184,21 @@ def wait_for(attempts: PurchaseAttempts | None, key: str, now: float) -> float:
     missed = (attempts or NONE).missed
     own = [at for at, name in missed if name == key]
     recent = sorted(at for at, _ in missed if abs(now - at) < HOUR)
-    waits = [max(own) + min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (len(own) - 1))] if own else []
-    waits += [recent[-MOST_MISSES] + HOUR] if len(recent) >= MOST_MISSES else []
+    waits = []
+    if own:
+        doubled = _FIRST_WAIT * 2 ** (len(own) - 1)
+        waits.append(max(own) + min(_LONGEST_WAIT, doubled))
+    if len(recent) >= MOST_MISSES:
+        waits.append(recent[-MOST_MISSES] + HOUR)
     return max(waits, default=0.0)
 
 
 def room_in_zone(group: NodeGroupState, zone: str, state: ClusterState) -> ZoneRoom:
     """Return how many nodes of a group in several zones may be bought for one of the zones."""
-    attempts, now = group.memory.attempts or NONE, state.now
-    recent = sum(abs(now - at) < HOUR for at, _ in attempts.missed)
-    empty, until = _empty_stray(group, zone, state), wait_for(attempts, zone, now)
+    attempts = group.memory.attempts or NONE
+    now = state.now
+    empty = _empty_stray(group, zone, state)
+    until = wait_for(attempts, zone, now)
     checks: tuple[tuple[bool, dict[str, str | float]], ...] = (
         (bool(empty), {"detail": f"node {empty} came in another zone and is still empty"}),
         (until > now, {"detail": "the last new node came in another zone", "until": until}),
@@ -204,17 +207,25 @@ def room_in_zone(group: NodeGroupState, zone: str, state: ClusterState) -> ZoneR
     refused = next((values for fails, values in checks if fails), None)
     if refused is not None:
         return ZoneRoom(0, 0, _reason(group, zone, refused))
-    left = MOST_MISSES - recent
-    coming = coming_in_zones(group, state)
-    is_coming = zone in coming or (_is_forgotten(group) and group.upcoming > len(coming))
-    for_zone = 0 if is_coming else min(left, 1 + attempts.hits.get(zone, 0))
-    for_spread = _UNLIMITED if not attempts.missed else 0 if is_coming else left
-    detail = (
-        "a node that was bought for the zone has not joined yet"
-        if is_coming
-        else "one attempt at a time"
-    )
+    for_zone = for_spread = 0
+    if _is_coming(group, zone, state):
+        detail = "a node that was bought for the zone has not joined yet"
+    else:
+        detail = "one attempt at a time"
+        misses = sum(abs(now - at) < HOUR for at, _ in attempts.missed)
+        for_spread = MOST_MISSES - misses
+        for_zone = min(for_spread, 1 + attempts.hits.get(zone, 0))
+    if not attempts.missed:
+        for_spread = _UNLIMITED
     return ZoneRoom(for_zone, for_spread, _reason(group, zone, {"detail": detail}))
+
+
+def _is_coming(group: NodeGroupState, zone: str, state: ClusterState) -> bool:
+    """Return whether an upcoming node may be in a zone."""
+    zones = coming_in_zones(group, state)
+    if zone in zones:
+        return True
+    return _is_forgotten(group) and group.upcoming > len(zones)
 
 
 def _reason(group: NodeGroupState, zone: str, values: Mapping[str, str | float]) -> Reason:
@@ -226,26 +237,28 @@ def with_purchases(
 ) -> PurchaseAttempts:
     """Return the attempts with those of this pass. bought: zone -> nodes; nodes: of the group, none
     of which is of these attempts."""
-    known, second = attempts or NONE, math.floor(now)
-    opened = {
-        zone: known.open.get(zone, 0) + bought.get(zone, 0)
-        for zone in sorted({*known.open, *bought})
-    }
+    known = attempts or NONE
+    zones = sorted({*known.open, *bought})
+    opened = {zone: known.open.get(zone, 0) + bought.get(zone, 0) for zone in zones}
+    if known.open:
+        return msgspec.structs.replace(known, open=opened)
+    began = now
     # Creation times are whole seconds. A node that has come in this one would count
     # for these attempts as well.
-    began = second + 1.0 if any(node.created >= second for node in nodes) else now
-    return msgspec.structs.replace(known, open=opened, since=known.since if known.open else began)
+    second = math.floor(now)
+    if any(node.created >= second for node in nodes):
+        began = second + 1.0
+    return msgspec.structs.replace(known, open=opened, since=began)
 
 
 def is_empty(node: Node, state: ClusterState) -> bool:
     """Return whether only pods that come with it are on a node."""
-    classes = state.snapshot.classes
-    return all(
-        classes[pod.cls].is_daemonset
-        or classes[pod.cls].mirror
-        or pod.phase in {"Succeeded", "Failed"}
-        for pod in state.occupancy.on(node.name)
-    )
+    for pod in state.occupancy.on(node.name):
+        pod_class = state.snapshot.classes[pod.cls]
+        comes_with_node = pod_class.is_daemonset or pod_class.mirror
+        if not comes_with_node and pod.phase not in {"Succeeded", "Failed"}:
+            return False
+    return True
 
 
 def _is_forgotten(group: NodeGroupState) -> bool:
@@ -259,14 +272,14 @@ def _is_forgotten(group: NodeGroupState) -> bool:
 def _empty_stray(group: NodeGroupState, zone: str, state: ClusterState) -> str:
     """Return an empty node that came in place of one that was bought for a zone, or may have:
     without a memory of attempts, any of the last hour in another zone."""
-    strays: Sequence[str] = ()
-    if group.memory.attempts is not None:
-        strays = group.memory.attempts.strays
-    forgotten = _is_forgotten(group)
-    suspects = (
-        node
-        for node in group.nodes
-        if node.name in strays
-        or (forgotten and zone_label(node) != zone and state.now - node.created < HOUR)
-    )
+    strays = (group.memory.attempts or NONE).strays
+    is_forgotten = _is_forgotten(group)
+
+    def is_suspect(node: Node) -> bool:
+        if node.name in strays:
+            return True
+        is_recent = state.now - node.created < HOUR
+        return is_forgotten and is_recent and zone_label(node) != zone
+
+    suspects = filter(is_suspect, group.nodes)
     return next((node.name for node in suspects if is_empty(node, state)), "")
