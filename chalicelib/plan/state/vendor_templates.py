@@ -46,10 +46,8 @@ class Change(msgspec.Struct, frozen=True):
         """Return what differs, in words."""
         words = [self.machine] if self.machine else []
         words += [f"label {key}" for key in sorted(self.labels.keys() | self.no_labels)]
-        words += sorted(
-            {f"taint {taint.key}" for taint in self.taints}
-            | {f"taint {key}" for key, _ in self.no_taints}
-        )
+        taint_keys = {taint.key for taint in self.taints} | {key for key, _ in self.no_taints}
+        words += [f"taint {key}" for key in sorted(taint_keys)]
         return tuple(words[:_MOST_NAMED])
 
 
@@ -59,26 +57,21 @@ UNCHANGED = Change()
 def statement(template_node: Node) -> StatedTemplate:
     """Return what a vendor's template says."""
     labels = {key: value for key, value in template_node.labels.items() if key != HOSTNAME_LABEL}
-    return StatedTemplate(
-        labels, template_node.taints, template_node.capacity or template_node.allocatable
-    )
+    capacity = template_node.capacity or template_node.allocatable
+    return StatedTemplate(labels, template_node.taints, capacity)
 
 
 def compare(old_template: StatedTemplate, new_template: StatedTemplate) -> Change:
     """Return how a vendor's template has changed."""
-    taints = {(taint.key, taint.effect): taint for taint in new_template.taints}
-    known = {(taint.key, taint.effect): taint for taint in old_template.taints}
-    return Change(
-        _other_machine(old_template, new_template, _ESTIMATED),
-        {
-            key: value
-            for key, value in new_template.labels.items()
-            if old_template.labels.get(key) != value
-        },
-        frozenset(old_template.labels.keys() - new_template.labels.keys()),
-        tuple(taint for place, taint in taints.items() if known.get(place) != taint),
-        frozenset(known.keys() - taints.keys()),
-    )
+    machine = _other_machine(old_template, new_template, _ESTIMATED)
+    old_labels, new_labels = old_template.labels, new_template.labels
+    labels = {key: value for key, value in new_labels.items() if old_labels.get(key) != value}
+    no_labels = frozenset(old_labels.keys() - new_labels.keys())
+    old_taints = {(taint.key, taint.effect): taint for taint in old_template.taints}
+    new_taints = {(taint.key, taint.effect): taint for taint in new_template.taints}
+    taints = tuple(taint for key, taint in new_taints.items() if old_taints.get(key) != taint)
+    no_taints = frozenset(old_taints.keys() - new_taints.keys())
+    return Change(machine, labels, no_labels, taints, no_taints)
 
 
 def change_since(learnt: LearntTemplate, stated: StatedTemplate, *, all_taints: bool) -> Change:
@@ -87,9 +80,10 @@ def change_since(learnt: LearntTemplate, stated: StatedTemplate, *, all_taints: 
     all_taints: it names all taints of a new node, so one that it does not name is gone."""
     if learnt.stated is not None:
         return compare(learnt.stated, stated)
-    real, machine = statement(learnt.node), _machine_other_than(learnt.node, stated)
     difference = msgspec.structs.replace(
-        compare(real, stated), machine=machine, no_labels=frozenset[str]()
+        compare(statement(learnt.node), stated),
+        machine=_machine_other_than(learnt.node, stated),
+        no_labels=frozenset[str](),
     )
     if stated.taints or all_taints:
         return difference
@@ -99,34 +93,35 @@ def change_since(learnt: LearntTemplate, stated: StatedTemplate, *, all_taints: 
 def applied(node: Node, change: Change, zone_keys: Collection[str]) -> Node:
     """Return a learnt node with the labels and taints as the vendor has changed them. zone_keys:
     keys of CSI drivers that say the zone; they follow from the new one."""
-    moved = not change.labels.keys().isdisjoint((*ZONE_LABELS, *REGION_LABELS))
-    outdated = {*ZONE_LABELS, *REGION_LABELS, *zone_keys} if moved else set[str]()
-    labels = {
-        key: value
-        for key, value in node.labels.items()
-        if key not in change.no_labels and key not in outdated
-    }
-    for place in (*ZONE_LABELS, *REGION_LABELS) if moved else ():
-        if place in node.labels and place not in change.labels:
-            labels[place] = _twin(place, change.labels) or node.labels[place]
+    places = (*ZONE_LABELS, *REGION_LABELS)
+    outdated = set(change.no_labels)
+    is_moved = not change.labels.keys().isdisjoint(places)
+    if is_moved:
+        outdated.update(places, zone_keys)
+    labels = {key: value for key, value in node.labels.items() if key not in outdated}
+    if is_moved:
+        for place in places:
+            if place in node.labels and place not in change.labels:
+                labels[place] = _twin(place, change.labels) or node.labels[place]
+    labels |= change.labels
     changed = {(taint.key, taint.effect) for taint in change.taints} | change.no_taints
-    taints = tuple(taint for taint in node.taints if (taint.key, taint.effect) not in changed)
-    return msgspec.structs.replace(
-        node, labels={**labels, **change.labels}, taints=(*taints, *change.taints)
-    )
+    taints = [taint for taint in node.taints if (taint.key, taint.effect) not in changed]
+    return msgspec.structs.replace(node, labels=labels, taints=(*taints, *change.taints))
 
 
 def agrees(node: Node, change: Change, stated: StatedTemplate) -> bool:
     """Return whether a node already is as a vendor's changed template says. stated: that
     template."""
+    if change.machine and _machine_other_than(node, stated):
+        return False
+    if any(node.labels.get(key) != value for key, value in change.labels.items()):
+        return False
+    if not change.no_labels.isdisjoint(node.labels):
+        return False
     taints = {(taint.key, taint.effect): taint for taint in node.taints}
-    return (
-        not (change.machine and _machine_other_than(node, stated))
-        and all(node.labels.get(key) == value for key, value in change.labels.items())
-        and change.no_labels.isdisjoint(node.labels)
-        and all(taints.get((taint.key, taint.effect)) == taint for taint in change.taints)
-        and change.no_taints.isdisjoint(taints)
-    )
+    if any(taints.get((taint.key, taint.effect)) != taint for taint in change.taints):
+        return False
+    return change.no_taints.isdisjoint(taints)
 
 
 def newer_differences(
@@ -137,7 +132,9 @@ def newer_differences(
         return ()
     difference = compare(known.stated, stated)
     is_newer = 0.0 < known.differs_since < model_node.created
-    return () if is_newer or agrees(model_node, difference, stated) else difference.differences
+    if is_newer or agrees(model_node, difference, stated):
+        return ()
+    return difference.differences
 
 
 def next_statement(
@@ -146,8 +143,10 @@ def next_statement(
     """Return what to store beside a template that is learnt from a node: what the vendor said when
     the node was made, and since when it says something else, 0.0 if it does not. stated: what it
     says, None if it has no template."""
-    if known is None or stated is None:
-        return (stated, 0.0) if known is None else (known.stated, known.differs_since)
+    if known is None:
+        return stated, 0.0
+    if stated is None:
+        return known.stated, known.differs_since
     before = known.stated
     if before is None:
         # Of a row of an earlier release: where a value differs, the node is older than the change.
@@ -156,8 +155,8 @@ def next_statement(
     difference = compare(before, stated)
     if difference == UNCHANGED:
         return before, 0.0
-    newer = 0.0 < known.differs_since < model_node.created
-    if newer or agrees(model_node, difference, stated):
+    is_newer = 0.0 < known.differs_since < model_node.created
+    if is_newer or agrees(model_node, difference, stated):
         return stated, 0.0
     return before, known.differs_since or instant
 
@@ -167,7 +166,8 @@ def _machine_other_than(node: Node, stated: StatedTemplate) -> str:
     says, "" if nothing does."""
     real = statement(node)
     capacity = {name: amount for name, amount in real.capacity.items() if name in stated.capacity}
-    return _other_machine(msgspec.structs.replace(real, capacity=capacity), stated, _REAL)
+    comparable = msgspec.structs.replace(real, capacity=capacity)
+    return _other_machine(comparable, stated, _REAL)
 
 
 def _other_machine(
@@ -181,8 +181,10 @@ def _other_machine(
     if not (old_template.capacity and new_template.capacity):
         return ""
     for name in sorted(old_template.capacity.keys() | new_template.capacity.keys()):
-        old, new = old_template.capacity.get(name, 0), new_template.capacity.get(name, 0)
-        if abs(old - new) > tolerance.get(name, 0.0) * max(old, new):
+        old = old_template.capacity.get(name, 0)
+        new = new_template.capacity.get(name, 0)
+        most = tolerance.get(name, 0.0) * max(old, new)
+        if abs(old - new) > most:
             return name
     return ""
 
