@@ -44,18 +44,15 @@ def with_new_node_storage(state: ClusterState) -> ClusterState:
         return state
     stage = _Stage(state, local)
     groups = {name: stage.group(group) for name, group in state.groups.items()}
-    memories = {
-        name: group.memory
-        for name, group in groups.items()
-        if group.memory != state.groups[name].memory
-    }
+    changed = {}
+    for name, group in groups.items():
+        if group.memory != state.groups[name].memory:
+            changed[name] = group.memory
     memory = state.memory
-    if memories:
-        memory = msgspec.structs.replace(memory, groups={**memory.groups, **memories})
-    to_come = (
-        *stage.to_come,
-        *capacities_of_new_nodes({name: group.storage for name, group in groups.items()}),
-    )
+    if changed:
+        memory = msgspec.structs.replace(memory, groups={**memory.groups, **changed})
+    of_new_nodes = capacities_of_new_nodes({name: group.storage for name, group in groups.items()})
+    to_come = (*stage.to_come, *of_new_nodes)
     return msgspec.structs.replace(state, groups=groups, memory=memory, storage_to_come=to_come)
 
 
@@ -69,7 +66,8 @@ class _Stage:
     """The groups of one pass. to_come: what nodes are taken to publish."""
 
     def __init__(self, state: ClusterState, local: LocalStorage) -> None:
-        self.state, self.local = state, local
+        self.state = state
+        self.local = local
         self.to_come: list[StorageCapacity] = []
         self._users = _Users(state.snapshot)
 
@@ -86,19 +84,17 @@ class _Stage:
             name: amount for name, amount in known.items() if attempt_key(name) not in missed
         }
         judged = msgspec.structs.replace(group, memory=memory)
-        unknown = [
-            name
-            for name in self.local.classes
-            if name not in certain and not self._lacks(group, name)
-        ]
-        rooms = {name: self._room(judged, name) for name in unknown} if not group.zones else {}
+        others = (name for name in self.local.classes if name not in certain)
+        unknown = [name for name in others if not self._lacks(group, name)]
+        rooms: dict[str, Reason | None] = {}
+        if not group.zones:
+            rooms = {name: self._room(judged, name) for name in unknown}
         self.to_come += [assumed_capacity(group.id, name, known.get(name)) for name in rooms]
-        self.to_come += [
-            capacity_to_come(node, name, known.get(name))
-            for name in (*certain, *unknown)
-            for node in group.nodes
-            if self._is_young(node, group) and not self.local.has_published(node.name, name)
-        ]
+        young = [node for node in group.nodes if self._is_young(node, group)]
+        for name in (*certain, *unknown):
+            for node in young:
+                if not self.local.has_published(node.name, name):
+                    self.to_come.append(capacity_to_come(node, name, known.get(name)))
         return msgspec.structs.replace(
             judged,
             template=_labelled(template, group.id),
@@ -108,10 +104,10 @@ class _Stage:
         )
 
     def _is_unused(self, node: Node, storage_class: str) -> bool:
-        return not any(
-            storage_class in self._users.classes_of(pod.cls, pod.name)
-            for pod in self.state.occupancy.on(node.name)
-        )
+        for pod in self.state.occupancy.on(node.name):
+            if storage_class in self._users.classes_of(pod.cls, pod.name):
+                return False
+        return True
 
     def _startup(self, group: NodeGroupState) -> float:
         own = group.group.options.max_node_startup_time
@@ -124,37 +120,31 @@ class _Stage:
         """Return whether the group's nodes show that new ones will publish nothing: those of its
         type have started, and none has."""
         assert group.template is not None
-        started = [
-            node
-            for node in group.nodes
-            if is_same_type(node, group.template.node)
-            and not self._is_young(node, group)
-            and self.state.buckets[node.name] is Bucket.READY
-            and node.name not in (group.memory.attempts or NONE).strays
-        ]
-        return bool(started) and not any(
-            self.local.has_published(node.name, storage_class) for node in group.nodes
-        )
+        template_node = group.template.node
+        strays = (group.memory.attempts or NONE).strays
+
+        def has_started(node: Node) -> bool:
+            if not is_same_type(node, template_node) or self._is_young(node, group):
+                return False
+            return self.state.buckets[node.name] is Bucket.READY and node.name not in strays
+
+        if not any(map(has_started, group.nodes)):
+            return False
+        return not any(self.local.has_published(node.name, storage_class) for node in group.nodes)
 
     def _judged(self, group: NodeGroupState, known: Mapping[str, int]) -> GroupMemory:
         """Return the group's memory with what has come of attempts."""
-        attempts, now = group.memory.attempts or NONE, self.state.now
-        opened, missed, strays = (
-            dict(attempts.storage),
-            list(attempts.missed),
-            list(attempts.strays),
-        )
-        late = [
-            node
-            for node in group.nodes
-            if self._startup(group) <= now - node.created < self._startup(group) + HOUR
-            and self.state.buckets[node.name] is not Bucket.DELETED
-        ]
+        attempts = group.memory.attempts or NONE
+        opened = dict(attempts.storage)
+        missed = list(attempts.missed)
+        strays = list(attempts.strays)
+        late = self._late_nodes(group)
         for name in self.local.classes:
-            key, since = attempt_key(name), opened.get(name)
-            joined = [
-                node for node in group.nodes if since is not None and node.created >= since - 1.0
-            ]
+            key = attempt_key(name)
+            since = opened.get(name)
+            joined = []
+            if since is not None:
+                joined = [node for node in group.nodes if node.created >= since - 1.0]
             if any(self.local.has_published(node.name, name) for node in joined):
                 opened.pop(name, None)
                 missed = [(at, FORGIVEN if missing == key else missing) for at, missing in missed]
@@ -162,18 +152,25 @@ class _Stage:
             silent = [node for node in late if not self.local.has_published(node.name, name)]
             expected = since is not None or name in known
             fresh = [node.name for node in silent if expected and node.name not in strays]
-            missed += [(now, key) for _ in fresh]
+            missed += [(self.state.now, key)] * len(fresh)
             strays += fresh
-            if since is not None and (fresh or (not group.upcoming and not joined)):
+            is_lost = not group.upcoming and not joined
+            if since is not None and (fresh or is_lost):
                 opened.pop(name, None)
         after = msgspec.structs.replace(
             attempts, storage=opened, missed=tuple(missed), strays=tuple(strays[-MOST_STRAYS:])
         )
         if after == attempts:
             return group.memory
-        return msgspec.structs.replace(
-            group.memory, attempts=after if after != PurchaseAttempts() else None
-        )
+        stored = None if after == PurchaseAttempts() else after
+        return msgspec.structs.replace(group.memory, attempts=stored)
+
+    def _late_nodes(self, group: NodeGroupState) -> list[Node]:
+        """Return the nodes whose time to start ended within the last hour."""
+        startup = self._startup(group)
+        ages = ((node, self.state.now - node.created) for node in group.nodes)
+        late = (node for node, age in ages if startup <= age < startup + HOUR)
+        return [node for node in late if self.state.buckets[node.name] is not Bucket.DELETED]
 
     def _room(self, group: NodeGroupState, storage_class: str) -> Reason | None:
         """Return why no node is bought to find out what it offers of a
