@@ -6,7 +6,7 @@ classes, so that the predicates only handle objects that exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -61,9 +61,8 @@ class Stock:
             else:
                 self._by_class.setdefault(volume.storage_class, []).append(volume)
         self._free: dict[Claim, Free] = {}
-        defaults = sorted(
-            (c for c in storage.classes if c.is_default), key=lambda c: (-c.created, c.name)
-        )
+        defaults = [cls for cls in storage.classes if cls.is_default]
+        defaults.sort(key=lambda cls: (-cls.created, cls.name))
         self.default = defaults[0].name if defaults else ""
 
     def free(self, claim: Claim) -> Free:
@@ -71,28 +70,24 @@ class Stock:
         requirements share the answer."""
         shape = msgspec.structs.replace(claim, namespace="", name="", selected_node="")
         if shape not in self._free:
-            suitable = tuple(
-                v
-                for v in self._by_class.get(claim.storage_class, ())
-                if _holds(claim, v)
-                and v.phase in {"", "Available"}
-                and (claim.selector is None or claim.selector.matches(v.labels))
-                and set(claim.access_modes) <= set(v.access_modes)
-            )
-            self._free[shape] = Free(suitable, places(v.node_terms for v in suitable))
+            volumes = self._by_class.get(claim.storage_class, ())
+            suitable = tuple(volume for volume in volumes if _is_free_for(claim, volume))
+            where = places(volume.node_terms for volume in suitable)
+            self._free[shape] = Free(suitable, where)
         return self._free[shape]
 
     def reserved(self, claim: Claim) -> tuple[PersistentVolume, ...]:
         """Return the volumes of its class that are pre-bound to a claim by name, before it is
         bound to the first of them."""
-        reserved = [
-            v
-            for v in (self._reserved.get(claim.key, ()) if claim.namespace else ())
-            if v.storage_class == claim.storage_class
-            and v.phase not in {"Released", "Failed"}
-            and _holds(claim, v)
-        ]
-        return tuple(sorted(reserved, key=lambda v: v.name))
+        if not claim.namespace:
+            return ()
+        reserved = []
+        for volume in self._reserved.get(claim.key, ()):
+            if volume.storage_class != claim.storage_class:
+                continue
+            if volume.phase not in {"Released", "Failed"} and _holds(claim, volume):
+                reserved.append(volume)
+        return tuple(sorted(reserved, key=lambda volume: volume.name))
 
     def attachment(self, claim: Claim) -> Attachment | None:
         """Return what is attached for a claim: the volume it is bound to, or the one that
@@ -101,7 +96,9 @@ class Stock:
         if volume is not None:
             return (volume.driver, volume.handle) if volume.driver and volume.handle else None
         cls = self.classes.get(claim.storage_class)
-        return (cls.provisioner, claim.key) if cls is not None and cls.provisioner else None
+        if cls is None or not cls.provisioner:
+            return None
+        return cls.provisioner, claim.key
 
     def attachments(self, namespace: str, volume: Volume, claim: str) -> Attachment | None:
         """Return what is attached for a pod's volume whose claim has this name; nothing if
@@ -161,39 +158,39 @@ def needs(pod_class: PodClass, stock: Stock) -> Needs:
         for volume in pod_class.volumes
         if volume.claim or volume.template is not None
     ]
-    claims = [claim for _, claim in with_claim if claim is not None]
-    bound = [stock.volumes[claim.volume] for claim in claims if claim.volume in stock.volumes]
-    named = [
-        claim for v, claim in with_claim if claim is not None and v.kind == "persistentVolumeClaim"
-    ]
+    existing = [(volume, claim) for volume, claim in with_claim if claim is not None]
+    claims = [claim for _, claim in existing]
+    named = [claim for volume, claim in existing if volume.kind == "persistentVolumeClaim"]
+    exclusive = {claim.key for claim in named if _ONE_POD in claim.access_modes}
     attachments = [stock.attachments(pod_class.namespace, v, v.claim) for v in pod_class.volumes]
-    own = [
-        stock.attachment(claim)
-        for volume, claim in with_claim
-        if not volume.claim and claim is not None
-    ]
-    # The smallest claim chooses first.
-    unbound = sorted(
-        (claim for claim in claims if not claim.volume), key=lambda claim: claim.request
-    )
+    own = [stock.attachment(claim) for volume, claim in existing if not volume.claim]
     return Needs(
         nowhere=_nowhere(with_claim, stock),
-        bound=tuple((volume, places([volume.node_terms])) for volume in bound),
-        waiting=tuple(
-            Waiting(
-                claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim)
-            )
-            for claim in unbound
-            if claim.storage_class in stock.classes
-        ),
-        zones=zones_of(
-            stock.volumes[claim.volume] for claim in named if claim.volume in stock.volumes
-        ),
-        exclusive=tuple(sorted({claim.key for claim in named if _ONE_POD in claim.access_modes})),
+        bound=tuple((v, places([v.node_terms])) for v in _bound(claims, stock)),
+        waiting=_waiting(claims, stock),
+        zones=zones_of(_bound(named, stock)),
+        exclusive=tuple(sorted(exclusive)),
         disks=tuple(v for v in pod_class.volumes if v.kind in CONFLICTING),
         shared=frozenset(attachment for attachment in attachments if attachment is not None),
         own=tuple(attachment[0] for attachment in own if attachment is not None),
     )
+
+
+def _bound(claims: Iterable[Claim], stock: Stock) -> list[PersistentVolume]:
+    """Return the existing volumes that claims are bound to."""
+    return [stock.volumes[claim.volume] for claim in claims if claim.volume in stock.volumes]
+
+
+def _waiting(claims: Iterable[Claim], stock: Stock) -> tuple[Waiting, ...]:
+    """Return the claims without a volume; the smallest chooses first."""
+    unbound = [claim for claim in claims if not claim.volume]
+    unbound.sort(key=lambda claim: claim.request)
+    waiting = []
+    for claim in unbound:
+        cls = stock.classes.get(claim.storage_class)
+        if cls is not None:
+            waiting.append(Waiting(claim, cls, stock.free(claim), stock.reserved(claim)))
+    return tuple(waiting)
 
 
 def _claim(volume: Volume, namespace: str, stock: Stock) -> Claim | None:
@@ -220,18 +217,24 @@ def _nowhere(with_claim: Sequence[tuple[Volume, Claim | None]], stock: Stock) ->
         claims.append(claim)
     for claim in claims:
         cls = stock.classes.get(claim.storage_class)
-        if claim.unsettled or (not claim.volume and (cls is None or not cls.waits)):
+        waits = cls is not None and cls.waits
+        if claim.unsettled or (not claim.volume and not waits):
             return Reason.of(ReasonCode.UNBOUND_IMMEDIATE, claim=claim.name)
-    missing = next(
-        (claim.volume for claim in claims if claim.volume and claim.volume not in stock.volumes),
-        None,
-    )
-    return Reason.of(ReasonCode.VOLUME_NOT_FOUND, volume=missing) if missing else None
+    for claim in claims:
+        if claim.volume and claim.volume not in stock.volumes:
+            return Reason.of(ReasonCode.VOLUME_NOT_FOUND, volume=claim.volume)
+    return None
+
+
+def _is_free_for(claim: Claim, volume: PersistentVolume) -> bool:
+    if not _holds(claim, volume) or volume.phase not in {"", "Available"}:
+        return False
+    if claim.selector is not None and not claim.selector.matches(volume.labels):
+        return False
+    return set(claim.access_modes) <= set(volume.access_modes)
 
 
 def _holds(claim: Claim, volume: PersistentVolume) -> bool:
-    return (
-        volume.capacity >= claim.request
-        and volume.volume_mode == claim.volume_mode
-        and not volume.deleted
-    )
+    if volume.capacity < claim.request or volume.deleted:
+        return False
+    return volume.volume_mode == claim.volume_mode
