@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.pod import PodClass, Toleration
+from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Headroom
@@ -61,38 +62,36 @@ def headroom_demand(state: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
     if not state.policy.headroom:
         return state, HeadroomDemand()
     entries: list[tuple[tuple[int, int, int, str], VirtualPods, PodClass]] = []
-    group_requests, names, unhealthy = None, PoolNames(state), blocking_reason(state)
+    group_requests = None
+    names = PoolNames(state)
+    unhealthy = blocking_reason(state)
     for headroom in state.policy.headroom:
         groups, blocked = _scope(headroom, state, names)
         verdict = unhealthy or next((reason for _, reason in blocked), None)
-        size, count = {CPU: headroom.cpu, MEMORY: headroom.memory}, headroom.pods
+        size = {CPU: headroom.cpu, MEMORY: headroom.memory}
+        count = headroom.pods
         if headroom.percent:
             group_requests = group_requests or _GroupRequests(state)
-            total = tuple(
-                -(-amount * headroom.percent // 100) for amount in group_requests.of(groups)
-            )
-            size, count = _divided(total[0], total[1], _empty_nodes(groups, state))
+            cpu, memory = group_requests.share(groups, headroom.percent)
+            size, count = _divided(cpu, memory, _empty_nodes(groups, state))
         requests = {name: amount for name, amount in size.items() if amount > 0}
+        if not requests:
+            count = 0
+        rank = (len(groups), -size[CPU], -size[MEMORY], headroom.name)
+        pods = VirtualPods(headroom.name, 0, count, groups, blocked, verdict=verdict)
         tolerations = (Toleration(operator="Exists"),) if headroom.groups else ()
-        entries.append(
-            (
-                (len(groups), -size[CPU], -size[MEMORY], headroom.name),
-                VirtualPods(
-                    headroom.name, 0, count if requests else 0, groups, blocked, verdict=verdict
-                ),
-                PodClass(
-                    namespace=_NAMESPACE, labels={}, requests=requests, tolerations=tolerations
-                ),
-            )
+        pod_class = PodClass(
+            namespace=_NAMESPACE, labels={}, requests=requests, tolerations=tolerations
         )
+        entries.append((rank, pods, pod_class))
     entries.sort(key=lambda entry: entry[0])
-    first = len(state.snapshot.classes)
-    pods = tuple(
-        msgspec.structs.replace(pods, cls=first + at) for at, (_, pods, _) in enumerate(entries)
-    )
-    classes = (*state.snapshot.classes, *(cls for _, _, cls in entries))
-    snapshot = msgspec.structs.replace(state.snapshot, classes=classes)
-    return msgspec.structs.replace(state, snapshot=snapshot), HeadroomDemand(pods)
+    classes = list(state.snapshot.classes)
+    demand = []
+    for _, pods, pod_class in entries:
+        demand.append(msgspec.structs.replace(pods, cls=len(classes)))
+        classes.append(pod_class)
+    snapshot = msgspec.structs.replace(state.snapshot, classes=tuple(classes))
+    return msgspec.structs.replace(state, snapshot=snapshot), HeadroomDemand(tuple(demand))
 
 
 def _scope(
@@ -101,15 +100,22 @@ def _scope(
     """Return which groups may run an entry, and what blocks it: a group that cannot be read may run
     it too, so nothing is added while that is unknown."""
     unread = [gap.detail for gap in state.snapshot.gaps if gap.kind.startswith("provider/")]
-    groups: set[str] = set() if headroom.groups else set(state.groups)
-    blocked: dict[str, str] = {"": unread[0]} if unread and not headroom.groups else {}
+    groups: set[str] = set()
+    blocked: dict[str, str] = {}
+    if not headroom.groups:
+        groups.update(state.groups)
+        if unread:
+            blocked[""] = unread[0]
     for name in headroom.groups:
         pool = names.find(name)
         if pool is not None:
             groups.update(pool.groups)
         elif unread:
             blocked[name] = unread[0]
-    blocked.update((group, error) for group in groups if (error := state.groups[group].group.error))
+    for group in groups:
+        error = state.groups[group].group.error
+        if error:
+            blocked[group] = error
     return frozenset(groups), tuple(
         (name, Reason.of(ReasonCode.GROUP_UNREADABLE, detail=detail))
         for name, detail in sorted(blocked.items())
@@ -124,52 +130,53 @@ class _GroupRequests:
         snapshot, occupancy = state.snapshot, state.occupancy
         self._classes = snapshot.classes
         self._ids = {name: at for at, name in enumerate(sorted(state.groups))}
-        group_of = state.group_of
-        nodes = np.array(
-            [*(self._ids.get(group_of.get(node.name, ""), -1) for node in snapshot.nodes), -1],
-            dtype=np.int64,
-        )
-        groups = nodes[occupancy.where]
-        counted = np.array(
-            [
-                not (cls.is_daemonset or cls.mirror or is_expendable(cls, state.options))
-                for cls in snapshot.classes
-            ]
-            or [False],
-            dtype=np.bool_,
-        )
-        keep = (
-            (groups >= 0) & counted[occupancy.cls] if len(groups) else np.zeros(0, dtype=np.bool_)
-        )
-        self._groups, self._cls = groups[keep], occupancy.cls[keep]
+        names = (state.group_of.get(node.name, "") for node in snapshot.nodes)
+        # the last: pods without a node
+        group_of_node = np.array([*(self._ids.get(name, -1) for name in names), -1], dtype=np.int64)
+        groups = group_of_node[occupancy.where]
+        is_counted = [_is_counted(pod_class, state.options) for pod_class in snapshot.classes]
+        counted = np.array(is_counted or [False], dtype=np.bool_)
+        no_pods = np.zeros(0, dtype=np.bool_)
+        keep = (groups >= 0) & counted[occupancy.cls] if len(groups) else no_pods
+        self._groups = groups[keep]
+        self._cls = occupancy.cls[keep]
 
-    def of(self, groups: Iterable[str]) -> tuple[int, int]:
-        """Return cpu (millicores) and memory (bytes) requested by the pods
-        on nodes of these groups."""
+    def share(self, groups: Iterable[str], percent: int) -> tuple[int, int]:
+        """Return a percentage of cpu (millicores) and memory (bytes) requested by the pods on nodes
+        of these groups."""
         inside = np.zeros(len(self._ids) + 1, dtype=np.bool_)
         inside[[self._ids[group] for group in groups]] = True
-        counts = np.bincount(self._cls[inside[self._groups]], minlength=len(self._classes)).tolist()
-        requests = [
-            (count, cls.requests) for count, cls in zip(counts, self._classes, strict=True) if count
-        ]
-        return (
-            sum(count * amounts.get(CPU, 0) for count, amounts in requests),
-            sum(count * amounts.get(MEMORY, 0) for count, amounts in requests),
-        )
+        classes = self._cls[inside[self._groups]]
+        counts = np.bincount(classes, minlength=len(self._classes)).tolist()
+        cpu = memory = 0
+        for count, pod_class in zip(counts, self._classes, strict=True):
+            if count:
+                cpu += count * pod_class.requests.get(CPU, 0)
+                memory += count * pod_class.requests.get(MEMORY, 0)
+        return -(-cpu * percent // 100), -(-memory * percent // 100)
+
+
+def _is_counted(pod_class: PodClass, options: Options) -> bool:
+    if pod_class.is_daemonset or pod_class.mirror:
+        return False
+    return not is_expendable(pod_class, options)
 
 
 def _empty_nodes(groups: Iterable[str], state: ClusterState) -> list[tuple[int, int]]:
     """Return cpu and memory of an empty new node of every group with a template, less
     its DaemonSets' requests."""
-    classes, nodes = state.snapshot.classes, []
+    nodes = []
     for group in sorted(groups):
-        if (template := state.groups[group].template) is not None:
-            cpu, memory = (
-                template.node.allocatable.get(name, 0)
-                - sum(classes[cls].requests.get(name, 0) for cls in template.daemons)
-                for name in (CPU, MEMORY)
-            )
-            nodes.append((cpu, memory))
+        template = state.groups[group].template
+        if template is None:
+            continue
+        cpu = template.node.allocatable.get(CPU, 0)
+        memory = template.node.allocatable.get(MEMORY, 0)
+        for cls in template.daemons:
+            requests = state.snapshot.classes[cls].requests
+            cpu -= requests.get(CPU, 0)
+            memory -= requests.get(MEMORY, 0)
+        nodes.append((cpu, memory))
     return nodes
 
 
@@ -181,11 +188,8 @@ def _divided(cpu: int, memory: int, nodes: Sequence[tuple[int, int]]) -> tuple[d
     count = -(-cpu // _CORE) if cpu > 0 else -(-memory // _MEMORY)
     fewest = []  # per node, the smallest number of equal pods such that one fits it
     for node in nodes:
-        pairs = [
-            (amount, offers)
-            for amount, offers in zip((cpu, memory), node, strict=True)
-            if amount > 0
-        ]
+        amounts = zip((cpu, memory), node, strict=True)
+        pairs = [(amount, offers) for amount, offers in amounts if amount > 0]
         if all(offers > 0 for _, offers in pairs):
             fewest.append(max(-(-amount // offers) for amount, offers in pairs))
     count = max(count, min(fewest, default=0))
