@@ -63,15 +63,14 @@ class Rates:
             self._nodes[at] += 1
             for name in (CPU, MEMORY):
                 self._allocatable[at][name] += node.allocatable.get(name, 0)
-        pods, classes, occupancy = state.snapshot.pods, state.snapshot.classes, state.occupancy
-        ended: Bools = np.fromiter(
-            map(ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_, count=len(pods)
-        )
-        groups = group_of[occupancy.where]
+        pods = state.snapshot.pods
+        classes = state.snapshot.classes
+        phases = map(attrgetter("phase"), pods)
+        ended: Bools = np.fromiter(map(ENDED.__contains__, phases), dtype=np.bool_, count=len(pods))
+        groups = group_of[state.occupancy.where]
         counted = (groups >= 0) & ~ended
-        pairs, counts = np.unique(
-            groups[counted] * max(1, len(classes)) + occupancy.cls[counted], return_counts=True
-        )
+        pair_of_pod = groups[counted] * max(1, len(classes)) + state.occupancy.cls[counted]
+        pairs, counts = np.unique(pair_of_pod, return_counts=True)
         for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
             at, cls = divmod(pair, len(classes))
             for name in (CPU, MEMORY):
@@ -79,12 +78,14 @@ class Rates:
 
     def of(self, pool: PoolFacts, metric: Metric) -> Rate:
         """Return the rate of a pool for one resource."""
-        groups, name = [self._groups[group] for group in pool.groups], RESOURCE[metric]
-        return Rate(
-            sum(self._requests[at][name] for at in groups),
-            sum(self._allocatable[at][name] for at in groups),
-            sum(self._nodes[at] for at in groups),
-        )
+        resource = RESOURCE[metric]
+        requests = allocatable = nodes = 0
+        for group in pool.groups:
+            at = self._groups[group]
+            requests += self._requests[at][resource]
+            allocatable += self._allocatable[at][resource]
+            nodes += self._nodes[at]
+        return Rate(requests, allocatable, nodes)
 
 
 def _is_counted(node: Node, state: ClusterState) -> bool:
@@ -111,95 +112,105 @@ class RuleRemovalGuard:
         self._rules: dict[str, list[tuple[BoundRule, _Key]]] = {}
         self._rates: dict[_Key, Rate] = {}
         for bound in bound_rules:
-            key = bound.pool.id, bound.rule.metric or Metric.CPU
-            self._rates[key] = rates.of(bound.pool, key[1])
+            metric = bound.rule.metric or Metric.CPU
+            key = bound.pool.id, metric
+            self._rates[key] = rates.of(bound.pool, metric)
             for group in bound.pool.groups:
                 self._rules.setdefault(group, []).append((bound, key))
-        for node in sorted(
-            name for name in state.leaving if state.group_of.get(name) in self._rules
-        ):
+        for node in sorted(state.leaving):
+            rules = self._rules_of(node)
+            if not rules:
+                continue
             moving = self._requests(node, staying=True)
-            for _, key in self._rules[state.group_of[node]]:
+            for _, key in rules:
                 rate = self._rates[key]
                 requests = rate.requests + moving[RESOURCE[key[1]]]
                 self._rates[key] = msgspec.structs.replace(rate, requests=requests)
+
+    def _rules_of(self, node: str) -> Sequence[tuple[BoundRule, _Key]]:
+        """Return the metric rules of a node's pool."""
+        return self._rules.get(self._state.group_of.get(node, ""), ())
 
     def refuse(self, nodes: Sequence[Node]) -> Reason | None:
         """Return why nodes of one group that are removed together are needed; None if no rule needs
         them. The comparison is strict, as in the rule itself. Without a ready node a pool has no
         rate, and its rules do not act."""
         counted = [node for node in nodes if _is_counted(node, self._state)]
-        for bound, key in (
-            self._rules.get(self._state.group_of.get(nodes[0].name, ""), ()) if counted else ()
-        ):
+        if not counted:
+            return None
+        for bound, key in self._rules_of(nodes[0].name):
             after = self._without(key, counted)
             above = threshold(bound.rule, self._state)
-            if after.nodes > 0 and after.allocatable > 0 and after.above(above):
-                return Reason.of(
-                    ReasonCode.RULE_NEEDS_NODE,
-                    rule=bound.rule.key,
-                    metric=str(key[1]),
-                    rate=after.percent,
-                    above=above,
-                )
+            has_rate = after.nodes > 0 and after.allocatable > 0
+            if has_rate and after.above(above):
+                return _needed(bound, key, after, above)
         return None
 
     def rooms(self, nodes: Sequence[Node]) -> Iterator[tuple[list[int], int, Reason]]:
         """Return per rule what each of these nodes uses of its room, the room, and the reason of a
         node without room. Nodes may go while what they use together is within the room."""
-        seen: set[tuple[str, _Key]] = set()
-        for bound, key in (pair for pairs in self._rules.values() for pair in pairs):
-            rate, resource, above = (
-                self._rates[key],
-                RESOURCE[key[1]],
-                threshold(bound.rule, self._state),
-            )
-            if (bound.rule.key, key) in seen or rate.nodes <= 0:
+        rules: dict[tuple[str, _Key], BoundRule] = {}
+        for pairs in self._rules.values():
+            for bound, key in pairs:
+                rules.setdefault((bound.rule.key, key), bound)
+        for (_, key), bound in rules.items():
+            rate = self._rates[key]
+            if rate.nodes <= 0:
                 continue
-            seen.add((bound.rule.key, key))
-            used = [
-                above * node.allocatable.get(resource, 0)
-                - 100 * self._requests(node.name, staying=False)[resource]
-                if self._state.group_of.get(node.name) in bound.pool.groups
-                and _is_counted(node, self._state)
-                else 0
-                for node in nodes
-            ]
-            reason = Reason.of(
-                ReasonCode.RULE_NEEDS_NODE,
-                rule=bound.rule.key,
-                metric=str(key[1]),
-                rate=rate.percent,
-                above=above,
-            )
-            yield used, above * rate.allocatable - 100 * rate.requests, reason
+            above = threshold(bound.rule, self._state)
+            used = [self._use(node, bound, key, above) for node in nodes]
+            room = above * rate.allocatable - 100 * rate.requests
+            yield used, room, _needed(bound, key, rate, above)
+
+    def _use(self, node: Node, bound: BoundRule, key: _Key, above: int) -> int:
+        """Return what a node uses of the room of a rule."""
+        if self._state.group_of.get(node.name) not in bound.pool.groups:
+            return 0
+        if not _is_counted(node, self._state):
+            return 0
+        resource = RESOURCE[key[1]]
+        requests = self._requests(node.name, staying=False)[resource]
+        return above * node.allocatable.get(resource, 0) - 100 * requests
 
     def take(self, nodes: Iterable[Node], times: int = 1) -> None:
         """Count removed nodes; times -1: nodes that stay after all."""
         for node in nodes:
-            keys = {key for _, key in self._rules.get(self._state.group_of.get(node.name, ""), ())}
+            keys = {key for _, key in self._rules_of(node.name)}
             if keys and _is_counted(node, self._state):
                 self._rates.update({key: self._without(key, [node], times) for key in keys})
 
     def _without(self, key: _Key, nodes: Iterable[Node], times: int = 1) -> Rate:
         """Return a pool's rate without these nodes: pods that come with a node go with it, and all
         other pods find room in the pool. times -1: with them."""
-        rate, resource = self._rates[key], RESOURCE[key[1]]
+        rate = self._rates[key]
+        resource = RESOURCE[key[1]]
         for node in nodes:
-            rate = Rate(
-                rate.requests - times * self._requests(node.name, staying=False)[resource],
-                rate.allocatable - times * node.allocatable.get(resource, 0),
-                rate.nodes - times,
-            )
+            own = self._requests(node.name, staying=False)[resource]
+            requests = rate.requests - times * own
+            allocatable = rate.allocatable - times * node.allocatable.get(resource, 0)
+            rate = Rate(requests, allocatable, rate.nodes - times)
         return rate
 
     def _requests(self, node: str, *, staying: bool) -> dict[str, int]:
         """Return the requests of a node's pods: of those that remain when it is removed, or of
         DaemonSet and static pods."""
-        classes, requests = self._state.snapshot.classes, {CPU: 0, MEMORY: 0}
+        classes = self._state.snapshot.classes
+        requests = {CPU: 0, MEMORY: 0}
         for pod in self._state.occupancy.on(node):
-            cls = classes[pod.cls]
-            if pod.phase not in ENDED and (cls.is_daemonset or cls.mirror) is not staying:
-                for name in requests:
-                    requests[name] += cls.requests.get(name, 0)
+            pod_class = classes[pod.cls]
+            goes = pod_class.is_daemonset or pod_class.mirror
+            if pod.phase in ENDED or goes is staying:
+                continue
+            for name in requests:
+                requests[name] += pod_class.requests.get(name, 0)
         return requests
+
+
+def _needed(bound: BoundRule, key: _Key, rate: Rate, above: int) -> Reason:
+    return Reason.of(
+        ReasonCode.RULE_NEEDS_NODE,
+        rule=bound.rule.key,
+        metric=str(key[1]),
+        rate=rate.percent,
+        above=above,
+    )
