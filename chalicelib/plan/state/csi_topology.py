@@ -58,16 +58,20 @@ class CsiTopology:
         self, nodes: Sequence[Node], storage: Storage, topology_keys: Collection[str]
     ) -> None:
         """topology_keys: those that CSINodes list."""
-        self._nodes, self._storage, self._listed = nodes, storage, topology_keys
+        self._nodes = nodes
+        self._storage = storage
+        self._listed = topology_keys
         self._places: dict[str, tuple[str, ...]] | None = None
 
     def missing(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return the labels that the drivers will set on a node with these labels,
         beside those that it has."""
-        values = (
-            (key, _place(labels, place)) for key, place in self._keys().items() if key not in labels
-        )
-        return {key: value for key, value in values if value}
+        missing = {}
+        for key, place in self._keys().items():
+            value = "" if key in labels else _place(labels, place)
+            if value:
+                missing[key] = value
+        return missing
 
     def zone_keys(self) -> frozenset[str]:
         """Return the keys that say the zone."""
@@ -78,18 +82,21 @@ class CsiTopology:
         zone or those of the region."""
         if self._places is None:
             present = frozenset[str]().union(*(node.labels.keys() for node in self._nodes))
-            seen = {
-                key for key in present if key in self._listed or is_csi_topology(key)
-            } - _STANDARD
-            agreeing = {key: place for key in sorted(seen) if (place := self._agreement(key))}
-            self._places = {key: place_of(key) for key in self._unseen(present)} | agreeing
+            places = {key: place_of(key) for key in self._unseen(present)}
+            seen = {key for key in present if key in self._listed or is_csi_topology(key)}
+            for key in sorted(seen - _STANDARD):
+                place = self._agreement(key)
+                if place:
+                    places[key] = place
+            self._places = places
         return self._places
 
     def _agreement(self, key: str) -> tuple[str, ...]:
         """Return which place a label says on every node that has both, () if none."""
         carrying = [node.labels for node in self._nodes if key in node.labels]
         first = place_of(key)
-        for place in (first, REGION_LABELS if first == ZONE_LABELS else ZONE_LABELS):
+        second = REGION_LABELS if first == ZONE_LABELS else ZONE_LABELS
+        for place in (first, second):
             pairs = {(labels[key], _place(labels, place)) for labels in carrying}
             both = {(value, other) for value, other in pairs if other}
             if both and all(value == other for value, other in both):
@@ -99,22 +106,19 @@ class CsiTopology:
     def _unseen(self, present: Collection[str]) -> list[str]:
         """Return the keys of drivers that are in use, and that no node has."""
         storage = self._storage
-        running = {driver for csi_node in storage.csi_nodes for driver in csi_node.topology}
-        used = {volume.driver for volume in storage.volumes} | {
-            cls.provisioner for cls in storage.classes
-        }
-        known = {key for driver in used - running for key in _KNOWN.get(driver, ())}
-        known |= {
-            key
-            for key in _named_keys(storage)
-            if key in _KNOWN_KEYS or (is_csi_topology(key) and _follows(key))
-        }
-        not_running = {
-            key
-            for driver in running
-            for key in (*_KNOWN.get(driver, ()), f"topology.{driver}/zone")
-        }
-        return sorted(known - not_running - set(present) - set(self._listed))
+        running = set[str]().union(*(csi_node.topology for csi_node in storage.csi_nodes))
+        used = {volume.driver for volume in storage.volumes}
+        used |= {cls.provisioner for cls in storage.classes}
+        known: set[str] = set()
+        for driver in used - running:
+            known.update(_KNOWN.get(driver, ()))
+        for key in _named_keys(storage):
+            if key in _KNOWN_KEYS or (is_csi_topology(key) and _follows(key)):
+                known.add(key)
+        for driver in running:
+            known.difference_update(_KNOWN.get(driver, ()))
+            known.discard(f"topology.{driver}/zone")
+        return sorted(known.difference(present, self._listed))
 
 
 def place_of(key: str) -> tuple[str, ...]:
@@ -137,15 +141,13 @@ def _follows(key: str) -> bool:
 
 def _named_keys(storage: Storage) -> Iterable[str]:
     """Return the keys by which volumes and storage classes name places."""
-    selectors = {volume.node_terms for volume in storage.volumes} | {
-        cls.topologies for cls in storage.classes
-    }
-    return {
-        requirement.key
-        for terms in selectors
-        for term in terms or ()
-        for requirement in term.expressions
-    }
+    selectors = {volume.node_terms for volume in storage.volumes}
+    selectors |= {cls.topologies for cls in storage.classes}
+    keys: set[str] = set()
+    for terms in selectors:
+        for term in terms or ():
+            keys.update(requirement.key for requirement in term.expressions)
+    return keys
 
 
 def _place(labels: Mapping[str, str], place: Iterable[str]) -> str:
