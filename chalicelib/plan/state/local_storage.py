@@ -39,48 +39,50 @@ class LocalStorage:
         node_labels: NodeLabels,
         learnt: Iterable[LearntTemplate],
     ) -> None:
-        self._nodes, self._node_labels = nodes, node_labels
+        self._nodes = nodes
+        self._node_labels = node_labels
         self._by_value: dict[str, dict[str, str]] = {}
+        self.published: dict[str, dict[str, int]] = {}
+        self.classes: tuple[str, ...] = ()
         counted = {
             cls.name: cls.provisioner
             for cls in storage.classes
             if cls.provisioner in storage.publishing
         }
-        self.published: dict[str, dict[str, int]] = {}
+        if not counted:
+            return
         local: set[str] = set()
-        for capacity in storage.capacities if counted else ():
+        for capacity in storage.capacities:
             if capacity.storage_class in counted and self._note(capacity):
                 local.add(capacity.storage_class)
-        if counted:
-            drivers = {
-                driver
-                for csi_node in storage.csi_nodes
-                for driver, keys in csi_node.topology.items()
-                if any(map(self._is_of_nodes, keys))
-            }
-            local |= {name for name, driver in counted.items() if driver in drivers}
-            local |= {name for row in learnt for name in row.capacities if name in counted}
+        drivers: set[str] = set()
+        for csi_node in storage.csi_nodes:
+            for driver, keys in csi_node.topology.items():
+                if any(map(self._is_of_nodes, keys)):
+                    drivers.add(driver)
+        local.update(name for name, driver in counted.items() if driver in drivers)
+        for row in learnt:
+            local.update(row.capacities.keys() & counted.keys())
         self.classes = tuple(sorted(local)[:MOST_CLASSES])
 
     def _note(self, capacity: StorageCapacity) -> bool:
         """Note what a node has published; returns whether it is the capacity of single nodes."""
         selector = capacity.node_topology
-        own = (
-            next((r for r in selector.requirements if self._is_of_nodes(r.key)), None)
-            if selector
-            else None
-        )
+        if not selector:
+            return False
+        own = next((r for r in selector.requirements if self._is_of_nodes(r.key)), None)
+        if own is None:
+            return False
         limit = capacity.capacity if capacity.largest is None else capacity.largest
-        for value in (
-            own.values if own is not None and own.operator == "In" and limit is not None else ()
-        ):
-            node = self._node_with(own.key if own is not None else "", value)
-            if node and limit is not None:
+        if own.operator != "In" or limit is None:
+            return True
+        storage_class = capacity.storage_class
+        for value in own.values:
+            node = self._node_with(own.key, value)
+            if node:
                 by_class = self.published.setdefault(node, {})
-                by_class[capacity.storage_class] = max(
-                    limit, by_class.get(capacity.storage_class, 0)
-                )
-        return own is not None
+                by_class[storage_class] = max(limit, by_class.get(storage_class, 0))
+        return True
 
     def _is_of_nodes(self, key: str) -> bool:
         labels = self._node_labels
@@ -109,11 +111,9 @@ class LocalStorage:
         """Return class -> the capacity of a new node of a group, for the classes of which it is
         known. is_unused: tells whether no pod on a node has a volume of a class."""
         alike = [node for node in nodes if is_same_type(node, template_node)]
-        known = (
-            dict(learnt.capacities)
-            if learnt is not None and is_same_type(learnt.node, template_node)
-            else {}
-        )
+        known: dict[str, int] = {}
+        if learnt is not None and is_same_type(learnt.node, template_node):
+            known.update(learnt.capacities)
         for storage_class in self.classes:
             publishing = [node for node in alike if self.has_published(node.name, storage_class)]
             unused = [node for node in publishing if is_unused(node, storage_class)]
@@ -129,13 +129,15 @@ class LocalStorage:
 def is_same_type(node: Node, template_node: Node) -> bool:
     """Return whether two nodes are of one machine type, by their cores
     where one has no label of it."""
-    kinds = [
-        next((each.labels[key] for key in _TYPES if each.labels.get(key)), "")
-        for each in (node, template_node)
-    ]
-    if all(kinds):
-        return kinds[0] == kinds[1]
+    machine_type = _machine_type(node)
+    template_type = _machine_type(template_node)
+    if machine_type and template_type:
+        return machine_type == template_type
     return node.capacity.get(CPU) == template_node.capacity.get(CPU)
+
+
+def _machine_type(node: Node) -> str:
+    return next((node.labels[key] for key in _TYPES if node.labels.get(key)), "")
 
 
 def capacities_of_new_nodes(known: Mapping[str, Mapping[str, int]]) -> list[StorageCapacity]:
