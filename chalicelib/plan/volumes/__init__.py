@@ -66,11 +66,13 @@ class Volumes:
 
         moving: the pod is a running pod of the class, which releases its own use of the claim.
         """
-        needs_of_class, users = self._needs_of(cls), self._running.users
+        needs_of_class = self._needs_of(cls)
         if needs_of_class.nowhere is not None:
             return needs_of_class.nowhere
+        users = self._running.users
+        moving_classes = {cls} if moving else set[int]()
         for claim in needs_of_class.exclusive:
-            if users.get(claim, frozenset()) - ({cls} if moving else set()):
+            if users.get(claim, frozenset()) - moving_classes:
                 return Reason.of(ReasonCode.EXCLUSIVE_CLAIM, claim=claim.partition("/")[2])
         return None
 
@@ -83,9 +85,10 @@ class Volumes:
         if needs_of_class.nowhere is not None:
             return np.zeros(len(table), dtype=np.bool_)
         allowed: Bools = np.ones(len(table), dtype=np.bool_)
-        for node, disks in self._running.disks.items() if needs_of_class.disks else ():
-            if node in table.index and disks_conflict(needs_of_class.disks, disks):
-                allowed[table.index[node]] = False
+        if needs_of_class.disks:
+            for node, disks in self._running.disks.items():
+                if node in table.index and disks_conflict(needs_of_class.disks, disks):
+                    allowed[table.index[node]] = False
         for _, places in needs_of_class.bound:
             allowed &= topology.rows(places, table)
         if needs_of_class.zones:
@@ -112,11 +115,12 @@ class Volumes:
     def one_by_one(self, cls: int, claimed: ClaimedVolumes) -> bool:
         """Return whether a pod of a class takes a volume that the next such pod would also have
         counted on, so that pods must be placed one at a time."""
-        return any(
-            not claimed.has_claim(waiting)
-            for waiting in self.counting(cls)
-            if waiting.claim.namespace or not binding.made_anywhere(waiting, self._stock)
-        )
+        for waiting in self.counting(cls):
+            if not waiting.claim.namespace and binding.made_anywhere(waiting, self._stock):
+                continue
+            if not claimed.has_claim(waiting):
+                return True
+        return False
 
     def left(self, cls: int, table: NodeTable, claimed: ClaimedVolumes) -> Bools:
         """Return the rows on which the claims of a class can be bound after
@@ -128,20 +132,17 @@ class Volumes:
 
     def _already_taken(self, cls: int, claimed: ClaimedVolumes) -> list[PersistentVolume]:
         """Return the volumes that claims of a class have already taken."""
-        return [
-            volume
-            for want in self._needs_of(cls).waiting
-            if (volume := claimed.volume_of(want)) is not None
-        ]
+        volumes = map(claimed.volume_of, self._needs_of(cls).waiting)
+        return [volume for volume in volumes if volume is not None]
 
     def bindable(self, cls: int, node: Node, claimed: ClaimedVolumes) -> bool:
         """Return whether the claims can be bound on one node, which need not exist yet."""
         taken = self._already_taken(cls, claimed)
-        return (
-            all(topology.one_matches(volume.node_terms, node) for volume in taken)
-            and not topology.wrong_zone(topology.zones_of(taken), node.labels)
-            and binding.reason(self._needs_of(cls).waiting, self._stock, node, claimed) is None
-        )
+        if not all(topology.one_matches(volume.node_terms, node) for volume in taken):
+            return False
+        if topology.wrong_zone(topology.zones_of(taken), node.labels):
+            return False
+        return binding.reason(self._needs_of(cls).waiting, self._stock, node, claimed) is None
 
     def reasons(
         self, cls: int, table: NodeTable, row: int, claimed: ClaimedVolumes | None = None
@@ -154,21 +155,19 @@ class Volumes:
         if disks_conflict(needs_of_class.disks, self._running.disks.get(node.name, ())):
             return (Reason.of(ReasonCode.DISK_CONFLICT),)
         taken = self._already_taken(cls, claimed) if claimed else []
-        reasons = [
-            Reason.of(ReasonCode.VOLUME_NODE_AFFINITY, volume=volume.name)
-            for volume in (*(volume for volume, _ in needs_of_class.bound), *taken)
-            if not topology.one_matches(volume.node_terms, node)
-        ][:1]
+        reasons = []
+        for volume in (*(volume for volume, _ in needs_of_class.bound), *taken):
+            if not topology.one_matches(volume.node_terms, node):
+                reasons.append(Reason.of(ReasonCode.VOLUME_NODE_AFFINITY, volume=volume.name))
+                break
         unbound = binding.reason(needs_of_class.waiting, self._stock, node, claimed)
         if unbound is not None:
             reasons.append(unbound)
-        if not reasons and (
-            volume := topology.wrong_zone(
-                (*needs_of_class.zones, *topology.zones_of(taken)), node.labels
-            )
-        ):
-            reasons = [Reason.of(ReasonCode.VOLUME_ZONE, volume=volume)]
-        return tuple(reasons)
+        if reasons:
+            return tuple(reasons)
+        zones = (*needs_of_class.zones, *topology.zones_of(taken))
+        elsewhere = topology.wrong_zone(zones, node.labels)
+        return (Reason.of(ReasonCode.VOLUME_ZONE, volume=elsewhere),) if elsewhere else ()
 
     def most(self, cls: int) -> int | None:
         """Return the maximum number of pods of a class in the whole cluster: 1 with a
@@ -184,13 +183,10 @@ class Volumes:
         """Return CSI driver -> (volumes that each pod of a class brings, volumes
         that all its pods share)."""
         needs_of_class = self._needs_of(cls)
-        own, shared = (
-            Counter(needs_of_class.own),
-            Counter(driver for driver, _ in needs_of_class.shared),
-        )
-        return {
-            driver: (own[driver], shared[driver]) for driver in sorted(own.keys() | shared.keys())
-        }
+        own = Counter(needs_of_class.own)
+        shared = Counter(driver for driver, _ in needs_of_class.shared)
+        drivers = sorted(own.keys() | shared.keys())
+        return {driver: (own[driver], shared[driver]) for driver in drivers}
 
     def limits(self, node_name: str) -> dict[str, int]:
         """Return the attach limits of a node's CSI drivers; a missing driver has no limit."""
@@ -199,11 +195,10 @@ class Volumes:
     def attached(self) -> dict[tuple[str, str], int]:
         """Return (node, CSI driver) -> the volumes that running pods use
         there, each counted once."""
-        return dict(
-            Counter(
-                (node, driver) for node, used in self._running.volumes.items() for driver, _ in used
-            )
-        )
+        counts: Counter[tuple[str, str]] = Counter()
+        for node, used in self._running.volumes.items():
+            counts.update((node, driver) for driver, _ in used)
+        return dict(counts)
 
     def shared(self, cls: int) -> frozenset[Attachment]:
         """Return the volumes that all pods of a class share, by driver and name."""
@@ -221,11 +216,9 @@ class Volumes:
     def clash(self, cls: int, other: int) -> bool:
         """Return whether pods of two classes cannot share a node because
         they conflict over a disk."""
-        return (
-            self.concerns(cls)
-            and self.concerns(other)
-            and disks_conflict(self._needs_of(cls).disks, self._needs_of(other).disks)
-        )
+        if not self.concerns(cls) or not self.concerns(other):
+            return False
+        return disks_conflict(self._needs_of(cls).disks, self._needs_of(other).disks)
 
 
 class _RunningPods:
@@ -233,7 +226,9 @@ class _RunningPods:
     Built on first use, at no cost for a cluster whose pending pods have no volumes."""
 
     def __init__(self, snapshot: Snapshot, concerned: frozenset[int], stock: Stock) -> None:
-        self._snapshot, self._concerned, self._stock = snapshot, concerned, stock
+        self._snapshot = snapshot
+        self._concerned = concerned
+        self._stock = stock
 
     @cached_property
     def volumes(self) -> dict[str, set[Attachment]]:
@@ -265,9 +260,13 @@ class _RunningPods:
         return users
 
     def _pods_and_volumes(self) -> Iterator[tuple[Pod, Volume]]:
-        nodes = {node.name for node in self._snapshot.nodes} if self._concerned else set()
-        for pod in self._snapshot.pods if nodes else ():
-            if pod.cls in self._concerned and pod.node in nodes and pod.phase not in _FINISHED:
+        if not self._concerned:
+            return
+        nodes = {node.name for node in self._snapshot.nodes}
+        for pod in self._snapshot.pods:
+            if pod.cls not in self._concerned or pod.node not in nodes:
+                continue
+            if pod.phase not in _FINISHED:
                 for volume in self._snapshot.classes[pod.cls].volumes:
                     yield pod, volume
 
@@ -277,10 +276,14 @@ def disks_conflict(disks: Collection[Volume], other_disks: Collection[Volume]) -
     that use these other disks: one disk, one writer per node. An EBS volume is exclusive to one
     pod, even for reading; other disks may be shared for reading. RBD images are equal only if they
     have a monitor in common."""
-    return any(
-        (disk.kind, disk.disk) == (other.kind, other.disk)
-        and (disk.kind != "rbd" or bool(set(disk.monitors) & set(other.monitors)))
-        and (disk.kind == "awsElasticBlockStore" or not (disk.read_only and other.read_only))
-        for disk in disks
-        for other in other_disks
-    )
+    return any(_conflict(disk, other) for disk in disks for other in other_disks)
+
+
+def _conflict(disk: Volume, other: Volume) -> bool:
+    if disk.kind != other.kind or disk.disk != other.disk:
+        return False
+    if disk.kind == "rbd" and set(disk.monitors).isdisjoint(other.monitors):
+        return False
+    if disk.kind == "awsElasticBlockStore":
+        return True
+    return not (disk.read_only and other.read_only)
