@@ -161,17 +161,11 @@ def build_cluster_state(
     claims = contested_instances(snapshot.groups, snapshot.nodes)
     contested = _contested(claims)
     joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
-    groups = tuple(
-        _timed(trusted(_credible(group), group_memory, joined, claims), group_memory, policy)
-        for group in snapshot.groups
-        for group_memory in (memory.groups.get(group.id, GroupMemory()),)
-    )
-    owners, deleted = _owners(
-        (node for node in snapshot.nodes if node.name not in contested), groups
-    )
-    removing = tuple(
-        op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES
-    )
+    groups = _groups(snapshot, policy, memory, joined, claims)
+    uncontested = (node for node in snapshot.nodes if node.name not in contested)
+    owners, deleted = _owners(uncontested, groups)
+    open_ops = (op for op in memory.operations if op.is_open)
+    removing = tuple(op for op in open_ops if op.spec.kind is OperationKind.DELETE_NODES)
     members = _members(snapshot.nodes, owners)
     groups = marked_spot(groups, members, memory.templates, policy.spot)
     announced = announcements(snapshot.nodes, owners, groups, memory.groups, memory.operations, now)
@@ -198,10 +192,9 @@ def build_cluster_state(
 
     def templates_of(part: Members, newcomers: Newcomers | None) -> dict[str, Template]:
         some = groups if part is members else tuple(group for group in groups if group.id in part)
+        some_snapshot = msgspec.structs.replace(snapshot, groups=some)
         known = memory.templates, options, now, occupancy.on, lacking, node_labels
-        expected = templates(
-            msgspec.structs.replace(snapshot, groups=some), part, *known, newcomers
-        )
+        expected = templates(some_snapshot, part, *known, newcomers)
         return _in_zones(expected, some, members, memory, snapshot.nodes, node_labels, now)
 
     observed = ObservedNodes(snapshot, members, buckets, startup, memory, options, now)
@@ -213,10 +206,13 @@ def build_cluster_state(
         group.id: builder.build(group, tuple(members.get(group.id, ())), template_of.get(group.id))
         for group in groups
     }
-    health = _with_groups(
-        health_of(snapshot.nodes, owners, buckets, options, lacking), states.values()
+    health_of_nodes = health_of(snapshot.nodes, owners, buckets, options, lacking)
+    removed = leaving - restarting
+    health = msgspec.structs.replace(
+        _with_groups(health_of_nodes, states.values()),
+        sick_zones=tuple(zones),
+        removing=sum(node.name in removed for node in snapshot.nodes),
     )
-    going = sum(node.name in leaving - restarting for node in snapshot.nodes)
     return ClusterState(
         snapshot=snapshot,
         policy=policy,
@@ -229,7 +225,7 @@ def build_cluster_state(
         occupancy=occupancy,
         contested=contested,
         lacking=lacking,
-        health=msgspec.structs.replace(health, sick_zones=tuple(zones), removing=going),
+        health=health,
         at_risk=at_risk,
         announced=announced,
         restarting=restarting,
@@ -254,39 +250,55 @@ def _in_zones(
     templates_in_zones = dict(template_of)
     zone_labels: ZoneLabels | None = None
     for group in groups:
-        template, joined = template_of.get(group.id), members.get(group.id, ())
-        known, own = memory.templates.get(group.id), memory.groups.get(group.id, GroupMemory())
-        zones = (
-            zones_of_group(group, joined, known, own, elsewhere, now)
-            if template is not None
-            else ()
-        )
-        if template is not None and zones:
+        template = template_of.get(group.id)
+        if template is None:
+            continue
+        joined = members.get(group.id, ())
+        known = memory.templates.get(group.id)
+        own = memory.groups.get(group.id, GroupMemory())
+        zones = zones_of_group(group, joined, known, own, elsewhere, now)
+        if zones:
             zone_labels = zone_labels or ZoneLabels(nodes, node_labels.csi.zone_keys())
             templates_in_zones[group.id] = with_zones(template, group.id, zones, zone_labels)
     return templates_in_zones
 
 
+def _groups(
+    snapshot: Snapshot,
+    policy: Policy,
+    memory: Memory,
+    joined: Collection[str],
+    claims: Mapping[str, tuple[str, ...]],
+) -> tuple[NodeGroup, ...]:
+    """Return the groups as far as their vendors are believed. joined: names and provider ids of all
+    nodes; claims: instance id -> names of the nodes that claim it."""
+    groups = []
+    for group in snapshot.groups:
+        group_memory = memory.groups.get(group.id, GroupMemory())
+        believed = trusted(_credible(group), group_memory, joined, claims)
+        groups.append(_timed(believed, group_memory, policy))
+    return tuple(groups)
+
+
 def _contested(claims: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
     """Return the reason of each node that claims a contested instance. claims:
     instance id -> names of nodes."""
-    return {
-        name: Reason.of(
-            ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=names_for_message(names)
-        )
-        for instance, names in sorted(claims.items(), reverse=True)
-        for name in names
-    }
+    reasons = {}
+    for instance, names in sorted(claims.items(), reverse=True):
+        nodes = names_for_message(names)
+        for name in names:
+            reasons[name] = Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=nodes)
+    return reasons
 
 
 def _with_groups(health: Health, groups: Collection[NodeGroupState]) -> Health:
     """Return the health with the figures that come from groups."""
+    absent = sum(len(group.unregistered) for group in groups)
+    late = sum(len(group.long_unregistered) for group in groups)
     return msgspec.structs.replace(
         health,
-        unregistered=sum(
-            len(group.unregistered) - len(group.long_unregistered) for group in groups
-        ),
-        long_unregistered=sum(len(group.long_unregistered) for group in groups),
+        unregistered=absent - late,
+        long_unregistered=late,
         upcoming=sum(group.upcoming for group in groups),
     )
 
@@ -302,30 +314,25 @@ def _members(nodes: Iterable[Node], owners: Mapping[str, str]) -> dict[str, list
 
 def _restarting(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the nodes that open operations restart."""
-    kind = OperationKind.RESTART_NODE
-    restarts = (
-        operation.spec
-        for operation in operations
-        if operation.is_open and operation.spec.kind is kind
-    )
+    specs = (operation.spec for operation in operations if operation.is_open)
+    restarts = (spec for spec in specs if spec.kind is OperationKind.RESTART_NODE)
     return frozenset(target.node for spec in restarts for target in spec.targets)
 
 
 def _leaving(nodes: Iterable[Node], removing: Iterable[Operation]) -> frozenset[str]:
     """Return the nodes that an operation removes, or that have the taint of a removal."""
-    tainted = frozenset(node.name for node in nodes if node.taint(TO_BE_DELETED) is not None)
-    return tainted | frozenset(
-        target.node for operation in removing for target in operation.spec.targets
-    )
+    leaving = {node.name for node in nodes if node.taint(TO_BE_DELETED) is not None}
+    for operation in removing:
+        leaving.update(target.node for target in operation.spec.targets)
+    return frozenset(leaving)
 
 
 def _credible(group: NodeGroup) -> NodeGroup:
     """Return the group, marked as unreadable if its vendor reports impossible values."""
     if group.target >= 0 or group.error:
         return group
-    return msgspec.structs.replace(
-        group, error=f"the provider says that its target size is {group.target}"
-    )
+    error = f"the provider says that its target size is {group.target}"
+    return msgspec.structs.replace(group, error=error)
 
 
 def _startup_time(group: NodeGroup, options: Options) -> float:
@@ -342,9 +349,8 @@ def _timed(group: NodeGroup, memory: GroupMemory, policy: Policy) -> NodeGroup:
     learnt = learnt_timeout(memory.joins, longest)
     if learnt >= longest:
         return group
-    return msgspec.structs.replace(
-        group, options=msgspec.structs.replace(group.options, max_node_provision_time=learnt)
-    )
+    options = msgspec.structs.replace(group.options, max_node_provision_time=learnt)
+    return msgspec.structs.replace(group, options=options)
 
 
 def _without_instance(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:
@@ -354,13 +360,15 @@ def _without_instance(removing: Iterable[Operation], groups: Iterable[NodeGroup]
         for group in groups
         if not group.error
     }
-    return {
-        target.node
-        for op in removing
-        if op.spec.group in listed
-        for target in op.spec.targets
-        if target.instance and target.instance not in listed[op.spec.group]
-    }
+    gone: set[str] = set()
+    for operation in removing:
+        instances = listed.get(operation.spec.group)
+        if instances is None:
+            continue
+        for target in operation.spec.targets:
+            if target.instance and target.instance not in instances:
+                gone.add(target.node)
+    return gone
 
 
 def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[str, str], set[str]]:
@@ -375,13 +383,14 @@ def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[st
                 by_name[instance.node] = group.id, instance
     owners, deleting = {}, set()
     for node in nodes:
-        owner = by_name.get(node.name) or (
-            by_id.get(node.provider_id) if node.provider_id else None
-        )
-        if owner is not None:
-            owners[node.name], instance = owner
-            if instance.state is InstanceState.DELETING:
-                deleting.add(node.name)
+        owner = by_name.get(node.name)
+        if owner is None and node.provider_id:
+            owner = by_id.get(node.provider_id)
+        if owner is None:
+            continue
+        owners[node.name], instance = owner
+        if instance.state is InstanceState.DELETING:
+            deleting.add(node.name)
     return owners, deleting
 
 
@@ -397,12 +406,14 @@ def _lacking_devices(
         for group in groups
         if group.template is not None and announces_device(group.template)
     }
-    return frozenset(
-        node.name
-        for node in nodes
-        if (group := owners.get(node.name, "")) not in claimed
-        and lacks_device(node, announced=group in announced)
-    )
+    lacking = []
+    for node in nodes:
+        group_id = owners.get(node.name, "")
+        if group_id in claimed:
+            continue
+        if lacks_device(node, announced=group_id in announced):
+            lacking.append(node.name)
+    return frozenset(lacking)
 
 
 class _GroupStateBuilder:
@@ -418,35 +429,30 @@ class _GroupStateBuilder:
     ) -> None:
         """zones: zone -> its problem; contested: instances whose Node cannot be determined.
         announced: the nodes that their vendor takes back."""
-        self.memory, self.options, self.pauses, self.now = (
-            memory,
-            policy.options,
-            policy.pauses,
-            now,
-        )
-        self.buckets, self.zones, self.contested = buckets, zones, contested
-        self.announced, self.spot = announced, policy.spot is not None
+        self.memory = memory
+        self.options = policy.options
+        self.pauses = policy.pauses
+        self.now = now
+        self.buckets = buckets
+        self.zones = zones
+        self.contested = contested
+        self.announced = announced
+        self.spot = policy.spot is not None
 
     def build(
         self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None
     ) -> NodeGroupState:
         """Return the state of a group with these nodes."""
         group_memory = self.memory.groups.get(group.id, GroupMemory())
-        request, instances = group_memory.request, group.instances
+        request = group_memory.request
         counts = {kind: sum(self.buckets[node.name] is kind for node in nodes) for kind in Bucket}
         absent, late, failed = self._without_node(group, nodes)
-        contested = tuple(dict.fromkeys(i.id for i in instances if i.id in self.contested))
+        instances = dict.fromkeys(instance.id for instance in group.instances)
+        contested = tuple(name for name in instances if name in self.contested)
         open_ops = [op for op in self.memory.operations if op.is_open and op.spec.group == group.id]
         increases = [op.spec for op in open_ops if op.spec.kind is OperationKind.SCALE_UP]
         target = max([group.target, *(spec.to_size for spec in increases)])
         backed_off = backoff.in_backoff(group_memory.backoff, self.now)
-        removed = {
-            target.instance or target.node
-            for op in open_ops
-            if op.spec.kind in {OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES}
-            for target in op.spec.targets
-        }
-
         registered = len(nodes) - self._dropped(group, nodes)
         lost = len(late) + len(failed) + len(contested)
         upcoming = counts[Bucket.NOT_STARTED]
@@ -463,14 +469,14 @@ class _GroupStateBuilder:
             upcoming = max(upcoming, counts[Bucket.NOT_STARTED] + machines)
         # Missing nodes should exist by now but do not. Starting nodes count as arrived;
         # leaving nodes are not expected.
-        recent = sum(
-            spec.to_size - spec.from_size for spec in increases if group.target >= spec.to_size
-        )
+        accepted = (spec for spec in increases if group.target >= spec.to_size)
+        recent = sum(spec.to_size - spec.from_size for spec in accepted)
         coming = max(request.increase if request else 0, counts[Bucket.NOT_STARTED])
         arrived = counts[Bucket.READY] + counts[Bucket.SUSPENDED] + counts[Bucket.DELETED]
         missing = max(0, group.target - lost - recent - coming - arrived)
         zones = tuple(template.in_zones) if template is not None else ()
-        zone = zone_of(nodes, template.node if template is not None else None) if not zones else ""
+        template_node = template.node if template is not None else None
+        zone = "" if zones else zone_of(nodes, template_node)
         unhealthy = frozen(counts, missing, self.zones.get(zone, ""), self.options)
         return NodeGroupState(
             group=group,
@@ -480,7 +486,8 @@ class _GroupStateBuilder:
             counts=counts,
             target=target,
             upcoming=upcoming,
-            leaving=len(removed.union(failed)),  # failed instances are part of its size too
+            # Failed instances are part of its size, too.
+            leaving=len(_removed(open_ops).union(failed)),
             unregistered=absent,
             long_unregistered=late,
             failed=failed,
@@ -495,23 +502,20 @@ class _GroupStateBuilder:
             zones=zones,
             growth_paused=_pause_reason(of_growth(self.pauses, group.id), "growth"),
             removals_paused=removals_pause(self.pauses, group.id),
-            held={name: i.held for i in instances if i.held for name in (i.id, i.node) if name},
+            held=_held(group.instances),
         )
 
     def _dropped(self, group: NodeGroup, nodes: Iterable[Node]) -> int:
         """Return how many nodes are on their way out and have an instance that the vendor
         is deleting: no vendor counts these in its size."""
-        deleting = {
-            word
-            for i in group.instances
-            if i.state is InstanceState.DELETING
-            for word in (i.id, i.node)
-        }
-        return sum(
-            self.buckets[node.name] is Bucket.DELETED
-            and not deleting.isdisjoint((node.name, node.provider_id))
-            for node in (nodes if deleting else ())
-        )
+        deleting: set[str] = set()
+        for instance in group.instances:
+            if instance.state is InstanceState.DELETING:
+                deleting.update((instance.id, instance.node))
+        if not deleting:
+            return 0
+        leaving = (node for node in nodes if self.buckets[node.name] is Bucket.DELETED)
+        return sum(not deleting.isdisjoint((node.name, node.provider_id)) for node in leaving)
 
     def _without_node(
         self, group: NodeGroup, nodes: tuple[Node, ...]
@@ -519,26 +523,45 @@ class _GroupStateBuilder:
         """Return ids of instances without a node: all of them, the late ones among
         them, and separately those that could not be created. An instance that a vendor
         lists twice counts once."""
-        joined = ({node.provider_id for node in nodes} | {node.name for node in nodes}) - {""}
-        apart = [
-            i
-            for i in group.instances
-            if i.id not in joined
-            and i.node not in joined
-            and i.id not in self.contested
-            and i.state is not InstanceState.DELETING
-        ]
-        absent = tuple(dict.fromkeys(i.id for i in apart if i.error is None))
-        failed = tuple(
-            dict.fromkeys(
-                i.id for i in apart if i.error is not None and i.state is InstanceState.CREATING
-            )
-        )
-        allowed, first_seen = provision_time(group, self.options), self.memory.unregistered
-        late = tuple(
-            i for i in absent if min(first_seen.get(i, self.now), self.now) + allowed < self.now
-        )
-        return absent, late, failed
+        joined = {node.provider_id for node in nodes} | {node.name for node in nodes}
+        joined.discard("")
+        absent: dict[str, None] = {}
+        failed: dict[str, None] = {}
+        for instance in group.instances:
+            if instance.id in joined or instance.node in joined:
+                continue
+            if instance.id in self.contested or instance.state is InstanceState.DELETING:
+                continue
+            if instance.error is None:
+                absent[instance.id] = None
+            elif instance.state is InstanceState.CREATING:
+                failed[instance.id] = None
+        allowed = provision_time(group, self.options)
+        late = []
+        for instance_id in absent:
+            first_seen = self.memory.unregistered.get(instance_id, self.now)
+            if min(first_seen, self.now) + allowed < self.now:
+                late.append(instance_id)
+        return tuple(absent), tuple(late), tuple(failed)
+
+
+def _removed(operations: Iterable[Operation]) -> set[str]:
+    """Return the instances that operations remove; by their node where none is known."""
+    removed: set[str] = set()
+    for operation in operations:
+        if operation.spec.kind in {OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES}:
+            removed.update(target.instance or target.node for target in operation.spec.targets)
+    return removed
+
+
+def _held(instances: Iterable[Instance]) -> dict[str, str]:
+    """Return instance id or node name -> why the provider currently refuses to remove it."""
+    held = {}
+    for instance in instances:
+        if instance.held:
+            held[instance.id] = held[instance.node] = instance.held
+    held.pop("", None)
+    return held
 
 
 class _NodeIndex(dict[str, int]):
@@ -556,15 +579,14 @@ class Occupancy:
     def __init__(self, snapshot: Snapshot) -> None:
         self._pods = snapshot.pods
         self.index = {node.name: at for at, node in enumerate(snapshot.nodes)}
-        at, count = _NodeIndex(self.index), len(snapshot.pods)
+        count = len(snapshot.pods)
         nodes = map(attrgetter("node"), snapshot.pods)
-        self.where: Ints = np.fromiter(map(at.__getitem__, nodes), dtype=np.int64, count=count)
-        self.cls: Ints = np.fromiter(
-            map(attrgetter("cls"), snapshot.pods), dtype=np.int64, count=count
-        )
-        deleted = np.fromiter(
-            map(attrgetter("deleted"), snapshot.pods), dtype=np.float64, count=count
-        )
+        rows = map(_NodeIndex(self.index).__getitem__, nodes)
+        self.where: Ints = np.fromiter(rows, dtype=np.int64, count=count)
+        classes = map(attrgetter("cls"), snapshot.pods)
+        self.cls: Ints = np.fromiter(classes, dtype=np.int64, count=count)
+        deletions = map(attrgetter("deleted"), snapshot.pods)
+        deleted = np.fromiter(deletions, dtype=np.float64, count=count)
         self.dying: Bools = deleted > 0
         self._order: Ints | None = None
         self._starts: Ints | None = None
@@ -577,11 +599,13 @@ class Occupancy:
         if self._order is None or self._starts is None:
             self._order = np.argsort(self.where, kind="stable")
             self._starts = np.searchsorted(self.where[self._order], np.arange(len(self.index) + 1))
-        return [self._pods[pod] for pod in self._order[self._starts[at] : self._starts[at + 1]]]
+        rows = self._order[self._starts[at] : self._starts[at + 1]]
+        return [self._pods[row] for row in rows]
 
     def waiting(self) -> list[Pod]:
         """Return the pods without a node."""
-        return [pod for at in np.flatnonzero(self.where < 0) if not (pod := self._pods[at]).node]
+        elsewhere = (self._pods[row] for row in np.flatnonzero(self.where < 0))
+        return [pod for pod in elsewhere if not pod.node]
 
     def pods(self, which: Bools) -> list[tuple[int, Pod]]:
         """Return (index, pod) for a mask over all pods."""
