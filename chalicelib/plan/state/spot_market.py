@@ -9,6 +9,7 @@ score of consolidation. See docs/reference/spot.md "Risk".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
@@ -49,7 +50,8 @@ def next_risk(group: NodeGroupState, state: ClusterState) -> InterruptionRisk | 
     nothing has changed and the last count is younger than an hour. A node with a notice that is
     gone was interrupted; one that is an ordinary node again was not. Groups that are not spot only
     have the notices of their nodes."""
-    before, now = group.memory.risk, state.now
+    before = group.memory.risk
+    now = state.now
     notices = {
         name: announcement.notice
         for name, announcement in sorted(state.announced.items())
@@ -60,22 +62,23 @@ def next_risk(group: NodeGroupState, state: ClusterState) -> InterruptionRisk | 
         return before if before == known else known
     if before is None:
         return _first_risk(notices, group, state)
-    gone = sum(name not in state.buckets for name in before.notices)
+    interrupted = sum(name not in state.buckets for name in before.notices)
     elapsed = min(max(0.0, now - before.counted_at), LONGEST_STEP)
-    if notices == before.notices and len(group.nodes) == before.nodes and not gone:
+    same_nodes = len(group.nodes) == before.nodes and not interrupted
+    if same_nodes and notices == before.notices:
         if elapsed < HOUR and before.counted_at <= now:
             return before
         if not group.nodes and before.hours < 1 and before.interruptions < 0.01:
             return before  # nothing left to forget
-    kept = 0.5 ** (elapsed / HALF_LIFE)
+    decay = 0.5 ** (elapsed / HALF_LIFE)
+    node_hours = before.nodes * elapsed / HOUR
+    seen_at = [notice.seen_at for notice in notices.values()]
     return InterruptionRisk(
-        interruptions=round(before.interruptions * kept + gone, 6),
-        hours=round(before.hours * kept + before.nodes * elapsed / HOUR, 6),
+        interruptions=round(before.interruptions * decay + interrupted, 6),
+        hours=round(before.hours * decay + node_hours, 6),
         counted_at=now,
         nodes=len(group.nodes),
-        last_notice=max(
-            [min(before.last_notice, now), *(notice.seen_at for notice in notices.values())]
-        ),
+        last_notice=max([min(before.last_notice, now), *seen_at]),
         notices=notices,
     )
 
@@ -123,13 +126,15 @@ def _average_price(group: NodeGroupState, state: ClusterState) -> Fraction:
     for other in state.groups.values():
         if (vendor_pool(other.group) or other.id) != pool:
             continue
-        example = next(iter(other.nodes), None) or (
-            other.template.node if other.template is not None else None
-        )
+        example = next(iter(other.nodes), None)
+        if example is None and other.template is not None:
+            example = other.template.node
         price = book.of_node(example, other.group) if example is not None else None
         if isinstance(price, Price):
-            total, nodes = total + price.amount * len(other.nodes), nodes + len(other.nodes)
-            own = price.amount if other.id == group.id else own
+            total += price.amount * len(other.nodes)
+            nodes += len(other.nodes)
+            if other.id == group.id:
+                own = price.amount
     return Fraction(total, nodes) if nodes else Fraction(own)
 
 
@@ -140,12 +145,10 @@ def avoided_until(group: NodeGroupState, state: ClusterState) -> float:
     """Return until when a spot group is bought only if nothing else fits; 0.0: it is not
     avoided."""
     last = _last_notice(group, state)
-    until = (
-        last + state.policy.spot.avoid_after_interruption
-        if state.policy.spot is not None and last
-        else 0.0
-    )
-    return until if group.group.spot and until > state.now else 0.0
+    if state.policy.spot is None or not group.group.spot or not last:
+        return 0.0
+    until = last + state.policy.spot.avoid_after_interruption
+    return until if until > state.now else 0.0
 
 
 def returns_at(group: NodeGroupState, state: ClusterState) -> float:
@@ -155,7 +158,9 @@ def returns_at(group: NodeGroupState, state: ClusterState) -> float:
         return 0.0
     failed = group.memory.backoff.last_failed if group.memory.backoff is not None else 0.0
     last = max(min(failed, state.now), _last_notice(group, state))
-    until = max(last + state.policy.spot.return_after if last else 0.0, avoided_until(group, state))
+    until = avoided_until(group, state)
+    if last:
+        until = max(last + state.policy.spot.return_after, until)
     return until if until > state.now else 0.0
 
 
@@ -163,12 +168,10 @@ def _last_notice(group: NodeGroupState, state: ClusterState) -> float:
     """Return when a node of the group was last announced to go, in this
     pass included; 0.0: never."""
     last = min(group.memory.risk.last_notice, state.now) if group.memory.risk is not None else 0.0
-    own = (
-        state.announced[node.name].notice.seen_at
-        for node in group.nodes
-        if node.name in state.announced
-    )
-    return max([last, *own]) if state.announced else last
+    if not state.announced:
+        return last
+    announced = [node.name for node in group.nodes if node.name in state.announced]
+    return max([last, *(state.announced[name].notice.seen_at for name in announced)])
 
 
 # --- recommendations of the vendor
@@ -179,13 +182,8 @@ def recommended(state: ClusterState) -> frozenset[str]:
     are never evacuated for it."""
     if state.policy.spot is None or state.policy.spot.rebalance is not RebalanceAction.PREFER:
         return frozenset()
-    return frozenset(
-        node.name
-        for node in state.snapshot.nodes
-        if node.taint(REBALANCE_TAINT) is not None
-        and node.name in state.group_of
-        and node.name not in state.leaving
-    )
+    names = [node.name for node in state.snapshot.nodes if node.taint(REBALANCE_TAINT) is not None]
+    return frozenset(name for name in names if name in state.group_of) - state.leaving
 
 
 # --- how many
@@ -197,21 +195,17 @@ class SpotShares:
 
     def __init__(self, state: ClusterState) -> None:
         settings = state.policy.spot or Spot()
-        self.share, self.base = Fraction(str(settings.max_share)), settings.on_demand_base
+        self.share = Fraction(str(settings.max_share))
+        self.base = settings.on_demand_base
         self.spot = spot_groups(state)
         self.pool_of = {name: vendor_pool(group.group) for name, group in state.groups.items()}
-        going: dict[str, int] = {}
-        removed = {
-            target.node
-            for op in state.memory.operations
-            if op.is_open
-            for target in op.spec.targets
-        }
-        for name in state.at_risk:
-            if name not in removed:
-                going[state.group_of[name]] = going.get(state.group_of[name], 0) + 1
+        removed: set[str] = set()
+        for operation in state.memory.operations:
+            if operation.is_open:
+                removed.update(target.node for target in operation.spec.targets)
+        at_risk = Counter(state.group_of[name] for name in state.at_risk if name not in removed)
         self.size = {
-            name: max(0, group.target - group.leaving - going.get(name, 0))
+            name: max(0, group.target - group.leaving - at_risk[name])
             for name, group in state.groups.items()
         }
 
@@ -228,21 +222,21 @@ class SpotShares:
 
     def of_pool(self, pool: str, *, on_demand: bool = False) -> int:
         """Return how many nodes a pool has. on_demand: only those."""
-        return sum(
-            self.size[name]
-            for name, own in self.pool_of.items()
-            if own == pool and not (on_demand and name in self.spot)
-        )
+        groups = [name for name, own in self.pool_of.items() if own == pool]
+        if on_demand:
+            groups = [name for name in groups if name not in self.spot]
+        return sum(self.size[name] for name in groups)
 
     def allowance(self, group: str) -> tuple[int, Reason] | None:
         """Return how many more nodes a spot group may have by maxShare, and why not more; None: no
         limit. The first node of a group is always allowed."""
         if group not in self.spot or self.share >= 1:
             return None
-        have, of = self.size[group], self.of_pool(self.pool_of[group])
-        room = (self.share * of - have) / (1 - self.share)
-        reason = Reason.of(ReasonCode.SPOT_SHARE, share=float(self.share), nodes=have, of=of)
-        return max(0, 1 - have, room.numerator // room.denominator), reason
+        nodes = self.size[group]
+        of_pool = self.of_pool(self.pool_of[group])
+        room = (self.share * of_pool - nodes) / (1 - self.share)
+        reason = Reason.of(ReasonCode.SPOT_SHARE, share=float(self.share), nodes=nodes, of=of_pool)
+        return max(0, 1 - nodes, room.numerator // room.denominator), reason
 
     def lacking_base(self) -> dict[str, int]:
         """Return pool -> nodes that it lacks on demand, of pools with a spot group."""
@@ -304,6 +298,6 @@ def is_fallback(node: Node, group: NodeGroupState | None, state: ClusterState) -
     if group is None or (before is not None and before.fallback):
         return before is not None and before.fallback
     since = group.memory.fallback_since
-    return bool(since) and since <= node.created <= since + provision_time(
-        group.group, state.options
-    )
+    if not since:
+        return False
+    return since <= node.created <= since + provision_time(group.group, state.options)
