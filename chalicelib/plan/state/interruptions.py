@@ -42,14 +42,17 @@ _TAINTS = {
 Ready: then nobody has taken the taint off."""
 INTERRUPTION_TAINTS = frozenset({*_TAINTS, REBALANCE_TAINT})
 """Taints of a single machine, which a new node of its group does not have."""
-_EXPIRED, _TO_BE_TERMINATED, _EXPIRES_AFTER = "InstanceExpired", "InstanceToBeTerminated", 300.0
+_EXPIRED = "InstanceExpired"
+_TO_BE_TERMINATED = "InstanceToBeTerminated"
+_EXPIRES_AFTER = 300.0
 _FARTHEST = 24 * HOUR
 """Seconds ahead within which a provider's time is a notice; what is farther away
 is the end of a contract."""
 _OUTDATED = 24 * HOUR
 """Seconds after its deadline for which a notice is remembered. An older one was of another time,
 such as before an outage of Outscaler; a signal that is still there is a new notice."""
-_BY_PROVIDER, _EARLIER = "its provider says so", "announced before"
+_BY_PROVIDER = "its provider says so"
+_EARLIER = "announced before"
 
 
 class Announcement(msgspec.Struct, frozen=True):
@@ -85,7 +88,8 @@ def _by_condition(node: Node, seen_at: float, _spot: bool) -> float | None:  # n
     expired = node.condition(_EXPIRED)
     if expired is None or expired.status != "True" or expired.reason != _TO_BE_TERMINATED:
         return None
-    return (min(expired.changed, seen_at) if expired.changed else seen_at) + _EXPIRES_AFTER
+    announced_at = min(expired.changed, seen_at) if expired.changed else seen_at
+    return announced_at + _EXPIRES_AFTER
 
 
 def _by_shutdown(node: Node, seen_at: float, spot: bool) -> float | None:  # noqa: FBT001 - one form for the table
@@ -114,23 +118,11 @@ def announcements(
 ) -> dict[str, Announcement]:
     """Return node -> announcement. owners: node -> id of its group; memory: by group."""
     by_id = {group.id: group for group in groups}
-    leaves_at = {
-        word: instance.leaves_at
-        for group in by_id.values()
-        for instance in group.instances
-        if 0 < instance.leaves_at < now + _FARTHEST
-        for word in (instance.id, instance.node)
-        if word
-    }
-    notices = {
-        (group_id, name): notice
-        for group_id, known_group in memory.items()
-        if known_group.risk is not None
-        for name, notice in known_group.risk.notices.items()
-        if now - max(notice.seen_at, notice.leaves_at) <= _OUTDATED
-    }
+    leaves_at = _leaves_at(by_id.values(), now)
+    notices = _remembered_notices(memory, now)
     operations = tuple(operations)
-    stopped_by_us, evacuated = _stopped_by_us(operations), _evacuated(operations)
+    stopped_by_us = _stopped_by_us(operations)
+    evacuated = _evacuated(operations)
     announced: dict[str, Announcement] = {}
     for node in nodes:
         group = by_id.get(owners.get(node.name, ""))
@@ -146,20 +138,44 @@ def announcements(
             continue
         seen_at = min(known.seen_at, now) if known is not None else now
         signals = [(vendor, _BY_PROVIDER)] if vendor else []
-        signals += [
-            (deadline, name)
-            for name, read in SIGNALS
-            if (deadline := read(node, seen_at, group.spot)) is not None
-        ]
+        for name, read in SIGNALS:
+            deadline = read(node, seen_at, group.spot)
+            if deadline is not None:
+                signals.append((deadline, name))
         by_vendor = bool(vendor)
         if not signals and known is not None and not _is_ready(node):
-            signals, by_vendor = [(known.leaves_at, _EARLIER)], known.by_vendor
+            signals.append((known.leaves_at, _EARLIER))
+            by_vendor = known.by_vendor
         if signals:
-            deadline, name = min(signals, key=lambda signal: signal[0])
-            announced[node.name] = Announcement(
-                group.id, InterruptionNotice(seen_at, deadline, by_vendor), name
-            )
+            earliest, name = min(signals, key=lambda signal: signal[0])
+            notice = InterruptionNotice(seen_at, earliest, by_vendor)
+            announced[node.name] = Announcement(group.id, notice, name)
     return announced
+
+
+def _leaves_at(groups: Iterable[NodeGroup], now: float) -> dict[str, float]:
+    """Return when instances leave by their vendor's word: by their id, and by their node."""
+    leaves_at = {}
+    for group in groups:
+        for instance in group.instances:
+            if 0 < instance.leaves_at < now + _FARTHEST:
+                leaves_at[instance.id] = leaves_at[instance.node] = instance.leaves_at
+    leaves_at.pop("", None)
+    return leaves_at
+
+
+def _remembered_notices(
+    memory: Mapping[str, GroupMemory], now: float
+) -> dict[tuple[str, str], InterruptionNotice]:
+    """Return (group, node) -> notice."""
+    notices = {}
+    for group_id, group_memory in memory.items():
+        if group_memory.risk is None:
+            continue
+        for name, notice in group_memory.risk.notices.items():
+            if now - max(notice.seen_at, notice.leaves_at) <= _OUTDATED:
+                notices[group_id, name] = notice
+    return notices
 
 
 def shows_signal(taints: tuple[Taint, ...], conditions: tuple[Condition, ...]) -> bool:
@@ -210,12 +226,12 @@ def vendor_upcoming(
     """Return how many machines come in place of interrupted ones, in a group with
     NodeGroup.replaces_interrupted. instances: those that exist and are not nodes yet. wait: seconds
     after a notice for which the vendor's machine counts before it exists."""
-    recent = [
-        announced[node.name].notice.seen_at
-        for node in nodes
-        if node.name in announced and now < announced[node.name].notice.seen_at + wait
-    ]
-    joined = sum(node.created >= min(recent) for node in nodes) if recent else 0
+    notices = [announced[node.name].notice for node in nodes if node.name in announced]
+    recent = [notice.seen_at for notice in notices if now < notice.seen_at + wait]
+    if not recent:
+        return max(instances, 0)
+    first = min(recent)
+    joined = sum(node.created >= first for node in nodes)
     return max(instances, len(recent) - joined)
 
 
@@ -238,21 +254,15 @@ def _is_ready(node: Node) -> bool:
 def _evacuated(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the nodes that open operations evacuate: a signal that comes
     again there is a new notice."""
-    return frozenset(
-        target.node
-        for operation in operations
-        if operation.is_open and operation.spec.interrupted
-        for target in operation.spec.targets
-    )
+    specs = (operation.spec for operation in operations if operation.is_open)
+    evacuations = (spec for spec in specs if spec.interrupted)
+    return frozenset(target.node for spec in evacuations for target in spec.targets)
 
 
 def _stopped_by_us(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the nodes that open operations remove or restart for another reason."""
     kinds = {OperationKind.DELETE_NODES, OperationKind.RESTART_NODE}
-    return frozenset(
-        target.node
-        for operation in operations
-        if operation.is_open and operation.spec.kind in kinds
-        if operation.spec.reason != DisruptionReason.INTERRUPTED.value
-        for target in operation.spec.targets
-    )
+    specs = (operation.spec for operation in operations if operation.is_open)
+    stops = (spec for spec in specs if spec.kind in kinds)
+    by_us = (spec for spec in stops if spec.reason != DisruptionReason.INTERRUPTED.value)
+    return frozenset(target.node for spec in by_us for target in spec.targets)
