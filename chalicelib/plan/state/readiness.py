@@ -10,6 +10,7 @@ The same thresholds apply to all three, and both comparisons are strict.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
@@ -65,9 +66,9 @@ def lacks_device(node: Node, *, announced: bool = False) -> bool:
     """Return whether a device is announced and missing (so far): by a label, by the node's own
     capacity, or by its vendor (announced). A device of any kind will do, because a driver may offer
     shares of it under other names."""
-    return (announced or _announces(node) or offers_device(node.capacity)) and not offers_device(
-        node.allocatable
-    )
+    if not announced and not _announces(node) and not offers_device(node.capacity):
+        return False
+    return not offers_device(node.allocatable)
 
 
 def announces_device(template_node: Node) -> bool:
@@ -90,6 +91,8 @@ def works(node: Node, options: Options) -> bool:
         condition = node.condition(kind)
         if condition is not None and condition.status == "True":
             return False
+    if not node.taints:
+        return True
     return not any(
         t.key in _NOT_READY_TAINTS or is_startup_taint(t.key, options) for t in node.taints
     )
@@ -128,10 +131,8 @@ ZONE = "topology.kubernetes.io/zone"
 def exceeds(bad: int, known: int, options: Options) -> bool:
     """Return whether too many nodes are unready: more than ok-total-unready-count and more than
     max-total-unready-percentage of the total."""
-    return (
-        bad > options.ok_total_unready_count
-        and bad > options.max_total_unready_percentage / 100 * known
-    )
+    most = options.max_total_unready_percentage / 100 * known
+    return bad > options.ok_total_unready_count and bad > most
 
 
 def health_of(
@@ -146,10 +147,10 @@ def health_of(
     come from groups (instances, upcoming nodes) are left at 0 for the caller."""
     counts = {kind: sum(bucket is kind for bucket in buckets.values()) for kind in Bucket}
     unready = [node for node in nodes if buckets[node.name] is Bucket.UNREADY]
-    unhealthy = exceeds(sum(node.name in managed for node in unready), len(managed), options)
+    managed_unready = sum(node.name in managed for node in unready)
     offers = [node.capacity or node.allocatable for node in nodes]
     return Health(
-        healthy=not unhealthy,
+        healthy=not exceeds(managed_unready, len(managed), options),
         registered=len(buckets),
         ready=counts[Bucket.READY],
         unready=len(unready),
@@ -169,16 +170,19 @@ def sick_zones(
     options: Options,
 ) -> dict[str, str]:
     """Return zone -> problem, for the zones in which too many managed nodes are unready."""
-    unready_in: dict[str, list[bool]] = {}
+    nodes_in: Counter[str] = Counter()
+    unready_in: Counter[str] = Counter()
     for node in nodes:
         zone = node.labels.get(ZONE, "")
         if zone and node.name in managed:
-            unready_in.setdefault(zone, []).append(buckets[node.name] is Bucket.UNREADY)
-    return {
-        zone: f"{sum(unready)} of {len(unready)} nodes in zone {zone} are unready"
-        for zone, unready in sorted(unready_in.items())
-        if exceeds(sum(unready), len(unready), options)
-    }
+            nodes_in[zone] += 1
+            unready_in[zone] += buckets[node.name] is Bucket.UNREADY
+    problems = {}
+    for zone, total in sorted(nodes_in.items()):
+        unready = unready_in[zone]
+        if exceeds(unready, total, options):
+            problems[zone] = f"{unready} of {total} nodes in zone {zone} are unready"
+    return problems
 
 
 def zone_of(nodes: Iterable[Node], template_node: Node | None) -> str:
@@ -199,17 +203,16 @@ def frozen(
     A group can be unhealthy in two ways: registered nodes are unready, or expected nodes are
     missing. For a group without any node only the second applies, and one missing node suffices.
     """
-    nodes, unready = sum(counts.values()), counts[Bucket.UNREADY]
+    nodes = sum(counts.values())
+    unready = counts[Bucket.UNREADY]
     existing = nodes - counts[Bucket.DELETED]
+    misses_many = exceeds(missing, existing, options) if nodes else missing > 0
     checks = (
         (exceeds(unready, existing, options), f"{unready} of {existing} nodes are unready"),
-        (
-            exceeds(missing, existing, options) if nodes else missing > 0,
-            f"{missing} nodes are missing",
-        ),
+        (misses_many, f"{missing} nodes are missing"),
         (bool(zone), zone),
     )
-    return next(
-        (Reason.of(ReasonCode.GROUP_FROZEN, detail=detail) for fails, detail in checks if fails),
-        None,
-    )
+    for fails, detail in checks:
+        if fails:
+            return Reason.of(ReasonCode.GROUP_FROZEN, detail=detail)
+    return None
