@@ -48,20 +48,17 @@ class NodeLabels:
         self._of_nodes: dict[str, bool] = {}
         self.topology_keys = frozenset(topology_keys)
         self.csi = CsiTopology(nodes, storage, self.topology_keys)
-        candidates = {key for key in self.topology_keys if not _is_wide(key)}
-        carriers = {
-            key: [node for node in nodes if key in node.labels] for key in sorted(candidates)
-        }
-        counted = {
-            key: carrying
-            for key, carrying in carriers.items()
-            if not any(_says_place(node, key) for node in carrying)
-        }
-        several = {key: carrying for key, carrying in counted.items() if len(carrying) > 1}
-        self.per_node_keys = frozenset(
-            key for key in several if max(self._count(key).values()) == 1
-        )
-        single = {key: carrying[0] for key, carrying in counted.items() if len(carrying) == 1}
+        per_node_keys: list[str] = []
+        single: dict[str, Node] = {}
+        for key in sorted(self.topology_keys):
+            carrying = [] if _is_wide(key) else [node for node in nodes if key in node.labels]
+            if not carrying or any(_says_place(node, key) for node in carrying):
+                continue
+            if len(carrying) == 1:
+                single[key] = carrying[0]
+            elif max(self._count(key).values()) == 1:
+                per_node_keys.append(key)
+        self.per_node_keys = frozenset(per_node_keys)
         self.uncertain_keys = frozenset(
             key for key, node in single.items() if not self.is_own(node, key)
         )
@@ -69,10 +66,11 @@ class NodeLabels:
     @classmethod
     def of(cls, snapshot: Snapshot) -> NodeLabels:
         """Return the labels of a snapshot's nodes."""
-        lists = {
-            keys for csi_node in snapshot.storage.csi_nodes for keys in csi_node.topology.values()
-        }
-        return cls(snapshot.nodes, {key for keys in lists for key in keys}, snapshot.storage)
+        lists: set[tuple[str, ...]] = set()
+        for csi_node in snapshot.storage.csi_nodes:
+            lists.update(csi_node.topology.values())
+        topology_keys = {key for keys in lists for key in keys}
+        return cls(snapshot.nodes, topology_keys, snapshot.storage)
 
     def is_own(self, node: Node, key: str) -> bool:
         """Return whether a label of a node is of this one node."""
@@ -91,9 +89,8 @@ class NodeLabels:
         of a node that has gone."""
         if key not in self._of_nodes:
             carrying = [node for node in self._nodes if key in node.labels]
-            self._of_nodes[key] = bool(carrying) and all(
-                self.is_own(node, key) for node in carrying
-            )
+            is_own = all(self.is_own(node, key) for node in carrying)
+            self._of_nodes[key] = is_own and bool(carrying)
         return key == HOSTNAME_LABEL or self._of_nodes[key]
 
     def _names_node(self, node: Node, key: str) -> bool:
@@ -103,9 +100,8 @@ class NodeLabels:
     def _count(self, key: str) -> Counter[str]:
         """Return how many nodes have each value of a label."""
         if key not in self._values:
-            self._values[key] = Counter(
-                node.labels[key] for node in self._nodes if key in node.labels
-            )
+            carrying = (node for node in self._nodes if key in node.labels)
+            self._values[key] = Counter(node.labels[key] for node in carrying)
         return self._values[key]
 
 
@@ -123,11 +119,10 @@ def own_keys(labels: Mapping[str, str]) -> frozenset[str]:
 
 
 def _is_wide(key: str) -> bool:
-    return (
-        key in _WELL_KNOWN
-        or key == HOSTNAME_LABEL
-        or _WIDE.fullmatch(key.rpartition("/")[2].lower()) is not None
-    )
+    if key in _WELL_KNOWN or key == HOSTNAME_LABEL:
+        return True
+    name = key.rpartition("/")[2]
+    return _WIDE.fullmatch(name.lower()) is not None
 
 
 def _says_place(node: Node, key: str) -> bool:
@@ -139,16 +134,9 @@ def _says_place(node: Node, key: str) -> bool:
 def _names(node: Node) -> frozenset[str]:
     """Return what identifies a node: its name, its host name, its addresses, its
     machine and its instance."""
-    return frozenset(
-        word.casefold()
-        for word in (
-            node.name,
-            node.labels.get(HOSTNAME_LABEL, ""),
-            *node.identities,
-            *_instance(node.provider_id),
-        )
-        if word
-    )
+    host_name = node.labels.get(HOSTNAME_LABEL, "")
+    words = (node.name, host_name, *node.identities, *_instance(node.provider_id))
+    return frozenset(word.casefold() for word in words if word)
 
 
 def _instance(provider_id: str) -> tuple[str, ...]:
