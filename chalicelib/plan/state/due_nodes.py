@@ -88,11 +88,9 @@ def remembered(state: ClusterState, *, but: Set[str] = frozenset()) -> dict[str,
     there was no time. but: names of the others."""
     memory: dict[str, NodeMemory] = {}
     for name, before in state.memory.nodes.items():
-        if (
-            name in state.buckets
-            and name not in but
-            and (before.sick or before.restarted_at or before.drifted_since)
-        ):
+        if name not in state.buckets or name in but:
+            continue
+        if before.sick or before.restarted_at or before.drifted_since:
             since = min(before.drifted_since, state.now)
             memory[name] = NodeMemory(
                 sick=before.sick, restarted_at=before.restarted_at, drifted_since=since
@@ -102,7 +100,9 @@ def remembered(state: ClusterState, *, but: Set[str] = frozenset()) -> dict[str,
 
 class _Inspection:
     def __init__(self, state: ClusterState, lifecycle: NodeLifecycle) -> None:
-        self.state, self.lifecycle, self.now = state, lifecycle, state.now
+        self.state = state
+        self.lifecycle = lifecycle
+        self.now = state.now
         names = PoolNames(state)
         self.named = _groups_named(lifecycle.groups, state, names)
         self.rules = [(rule, _groups_named(rule.groups, state, names)) for rule in lifecycle.repair]
@@ -126,30 +126,27 @@ class _Inspection:
                 for node in group.nodes
             }
             reason = self._too_many(group, of_group)
-            unhealthy |= {} if reason is None else {name: reason}
+            if reason is not None:
+                unhealthy[name] = reason
             due_here: list[DueNode] = []
             for node in group.nodes:
                 instance = machines.get(node.name)
                 due_node = self._due(node, group, instance, of_group[node.name], reason)
-                due_here += [] if due_node is None else [due_node]
+                if due_node is not None:
+                    due_here.append(due_node)
                 expired = self._expired_at(node, group, instance)
                 if expired is not None and self.now > expired + self.lifecycle.expiry_grace:
                     overdue[node.name] = expired
             memory |= {node: item for node, item in of_group.items() if item != NodeMemory()}
-            verdicts = judge_successors(
-                group, [self._judged(item) for item in due_here if _is_certain(item)], self.state
-            )
+            judged_nodes = [self._judged(item) for item in due_here if _is_certain(item)]
+            verdicts = judge_successors(group, judged_nodes, self.state)
             renewals[name] = verdicts.renewals
-            rests = [why for why in verdicts.held.values() if why.code is ReasonCode.RENEWAL_RESTS]
-            resting += [
-                why
-                for why in rests
-                if any(item.why.value == why.params["renewed"] for item in due_here)
-            ]
-            due += [
-                msgspec.structs.replace(item, held=item.held or verdicts.held.get(item.why))
-                for item in due_here
-            ]
+            due_for = {item.why.value for item in due_here}
+            rests = (why for why in verdicts.held.values() if why.code is ReasonCode.RENEWAL_RESTS)
+            resting += [why for why in rests if why.params["renewed"] in due_for]
+            for item in due_here:
+                held = item.held or verdicts.held.get(item.why)
+                due.append(msgspec.structs.replace(item, held=held))
         memory = remembered(self.state, but=memory.keys() | judged) | memory
         due.sort(key=lambda item: (_ORDER.index(item.why), item.since, item.node.name))
         pausing = self._pausing(memory)
@@ -172,18 +169,13 @@ class _Inspection:
         """Return until when conditions count that have ended. What was bought for one is
         needed if it comes again."""
         flaps = {_key(rule): rule.flap_time for rule, _ in self.rules}
-        until = {
-            name: max(
-                (
-                    item.ended + flaps.get(key, 0.0)
-                    for key, item in known.sick.items()
-                    if item.ended
-                ),
-                default=0.0,
-            )
-            for name, known in memory.items()
-        }
-        return {name: instant for name, instant in until.items() if instant > self.now}
+        pausing = {}
+        for name, known in memory.items():
+            ended = ((key, item.ended) for key, item in known.sick.items() if item.ended)
+            until = max((instant + flaps.get(key, 0.0) for key, instant in ended), default=0.0)
+            if until > self.now:
+                pausing[name] = until
+        return pausing
 
     def _due(
         self,
@@ -197,24 +189,22 @@ class _Inspection:
             return None
         sick = self._sick(node, group, memory)
         if sick is not None and (breaker_reason or sick.held is None):
-            return msgspec.structs.replace(
-                sick, held=_busy(group, instance, is_repair=True) or breaker_reason
-            )
+            held = _busy(group, instance, is_repair=True) or breaker_reason
+            return msgspec.structs.replace(sick, held=held)
         busy = _busy(group, instance, is_repair=False)
-        if (expired := self._expired_at(node, group, instance)) is not None and expired <= self.now:
+        expired = self._expired_at(node, group, instance)
+        if expired is not None and expired <= self.now:
             return DueNode(node, group.id, DisruptionReason.EXPIRED, expired, busy)
         if memory.drifted_since and instance is not None:
+            since = memory.drifted_since
             detail = instance.outdated
+            needs = self.state.policy.consolidation.confirm_after
             held = busy
             if self.lifecycle.drift is DriftAction.REPORT:
                 held = Reason.of(ReasonCode.NODE_DRIFTED, node=node.name, detail=detail)
-            elif self.now - memory.drifted_since < (
-                needs := self.state.policy.consolidation.confirm_after
-            ):
-                held = Reason.of(ReasonCode.NOT_CONFIRMED, since=memory.drifted_since, needs=needs)
-            return DueNode(
-                node, group.id, DisruptionReason.DRIFTED, memory.drifted_since, held, detail=detail
-            )
+            elif self.now - since < needs:
+                held = Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs)
+            return DueNode(node, group.id, DisruptionReason.DRIFTED, since, held, detail=detail)
         return sick
 
     # --- age
@@ -233,20 +223,16 @@ class _Inspection:
 
     def _memory(self, node: Node, group: NodeGroupState, instance: Instance | None) -> NodeMemory:
         before = self.state.memory.nodes.get(node.name, NodeMemory())
-        restarted = (
-            before.restarted_at if 0 <= self.now - before.restarted_at < RESTARTED_FOR else 0.0
-        )
-        if group.memory.not_restarted.get(node.name, 0.0) >= restarted:
-            restarted = 0.0
-        outdated = instance is not None and bool(instance.outdated) and group.id in self.named
-        since = min(before.drifted_since or self.now, self.now)
-        return NodeMemory(
-            sick=self._conditions(node, group, before.sick),
-            restarted_at=restarted,
-            drifted_since=since
-            if outdated and self.lifecycle.drift is not DriftAction.OFF
-            else 0.0,
-        )
+        is_recent = 0 <= self.now - before.restarted_at < RESTARTED_FOR
+        restarted_at = before.restarted_at if is_recent else 0.0
+        if group.memory.not_restarted.get(node.name, 0.0) >= restarted_at:
+            restarted_at = 0.0
+        drifted_since = 0.0
+        is_outdated = instance is not None and bool(instance.outdated) and group.id in self.named
+        if is_outdated and self.lifecycle.drift is not DriftAction.OFF:
+            drifted_since = min(before.drifted_since or self.now, self.now)
+        sick = self._conditions(node, group, before.sick)
+        return NodeMemory(sick=sick, restarted_at=restarted_at, drifted_since=drifted_since)
 
     def _conditions(
         self, node: Node, group: NodeGroupState, before: Mapping[str, SickCondition]
@@ -260,11 +246,9 @@ class _Inspection:
                 continue
             known = before.get(key)
             condition = node.condition(rule.condition)
-            changed = (
-                condition.changed
-                if condition is not None and 0 < condition.changed <= self.now
-                else 0.0
-            )
+            changed = condition.changed if condition is not None else 0.0
+            if not 0 < changed <= self.now:
+                changed = 0.0
             known = _not_after(known, self.now) if known is not None else None
             if condition is not None and condition.status in rule.status:
                 sick[key] = _lasting(known, rule, changed, self.now)
@@ -281,13 +265,11 @@ class _Inspection:
         whose time is over first."""
         waiting: list[tuple[float, DueNode]] = []
         for rule, groups in self.rules:
-            condition, known = node.condition(rule.condition), memory.sick.get(_key(rule))
-            if (
-                group.id not in groups
-                or known is None
-                or condition is None
-                or condition.status not in rule.status
-            ):
+            condition = node.condition(rule.condition)
+            known = memory.sick.get(_key(rule))
+            if group.id not in groups or known is None:
+                continue
+            if condition is None or condition.status not in rule.status:
                 continue
             since = max(known.since, memory.restarted_at)
             text = f"{rule.condition}={condition.status}"
@@ -298,9 +280,8 @@ class _Inspection:
             held = Reason.of(
                 ReasonCode.NOT_SICK_LONG_ENOUGH, condition=text, since=since, needs=rule.after
             )
-            waiting.append(
-                (due, DueNode(node, group.id, DisruptionReason.REPAIR, since, held, action, text))
-            )
+            sick = DueNode(node, group.id, DisruptionReason.REPAIR, since, held, action, text)
+            waiting.append((due, sick))
         return min(waiting, key=lambda entry: entry[0])[1] if waiting else None
 
     def _too_many(self, group: NodeGroupState, memory: Mapping[str, NodeMemory]) -> Reason | None:
@@ -309,8 +290,10 @@ class _Inspection:
         if not self.rules:
             return None
         sick = sum(bool(item.sick) or name in self.repaired for name, item in memory.items())
-        share, size = self.lifecycle.max_unhealthy, len(group.nodes)
-        if sick <= max(1, int(share * size + 1e-9)):
+        share = self.lifecycle.max_unhealthy
+        size = len(group.nodes)
+        most = max(1, int(share * size + 1e-9))
+        if sick <= most:
             return None
         return Reason.of(
             ReasonCode.TOO_MANY_UNHEALTHY, group=group.id, unhealthy=sick, of=size, share=share
@@ -337,11 +320,8 @@ def _lasting(
     flapTime, because every renewal is a write."""
     if condition is None or began - (condition.ended or condition.seen_at) > rule.flap_time:
         return SickCondition(now, now)
-    if (
-        not condition.ended
-        and began <= condition.seen_at
-        and now - condition.seen_at <= rule.flap_time / 2
-    ):
+    is_unchanged = not condition.ended and began <= condition.seen_at
+    if is_unchanged and now - condition.seen_at <= rule.flap_time / 2:
         return condition
     return SickCondition(condition.since, now)
 
@@ -354,9 +334,12 @@ def _groups_named(names: Iterable[str], state: ClusterState, pools: PoolNames) -
     """Return the ids of the groups of these pools, or of all groups without any name."""
     if not names:
         return frozenset(state.groups)
-    return frozenset(
-        group for name in names if (pool := pools.find(name)) is not None for group in pool.groups
-    )
+    groups: set[str] = set()
+    for name in names:
+        pool = pools.find(name)
+        if pool is not None:
+            groups.update(pool.groups)
+    return frozenset(groups)
 
 
 def _busy(group: NodeGroupState, instance: Instance | None, *, is_repair: bool) -> Reason | None:
@@ -369,17 +352,13 @@ def _busy(group: NodeGroupState, instance: Instance | None, *, is_repair: bool) 
 def _in_repair(state: ClusterState) -> frozenset[str]:
     """Return the nodes that open operations repair, or that replacements have for repair."""
     kinds = {OperationKind.DELETE_NODES, OperationKind.RESTART_NODE}
-    operations = frozenset(
-        target.node
-        for operation in state.memory.operations
-        if operation.is_open
-        and operation.spec.kind in kinds
-        and operation.spec.reason == DisruptionReason.REPAIR.value
-        for target in operation.spec.targets
-    )
-    return operations | frozenset(
-        node
-        for row in state.memory.replacements.values()
-        if row.reason is DisruptionReason.REPAIR and row.state is not ReplacementState.FAILED
-        for node in row.nodes
-    )
+    nodes: set[str] = set()
+    for operation in state.memory.operations:
+        spec = operation.spec
+        is_repair = spec.kind in kinds and spec.reason == DisruptionReason.REPAIR.value
+        if operation.is_open and is_repair:
+            nodes.update(target.node for target in spec.targets)
+    for row in state.memory.replacements.values():
+        if row.reason is DisruptionReason.REPAIR and row.state is not ReplacementState.FAILED:
+            nodes.update(row.nodes)
+    return frozenset(nodes)
