@@ -78,9 +78,8 @@ def judge_successors(
         if renewal is None:
             continue
         of_reason = [judged for judged in due if judged.why is why]
-        renewal, reason = _Judge(group, why, of_reason, state).judge(
-            _not_from_the_future(renewal, state.now)
-        )
+        remembered = _not_from_the_future(renewal, state.now)
+        renewal, reason = _Judge(group, why, of_reason, state).judge(remembered)
         if reason is not None:
             held[why] = reason
         if not _is_forgotten(renewal, state.now):
@@ -110,7 +109,11 @@ class _Judge:
         due: Sequence[JudgedNode],
         state: ClusterState,
     ) -> None:
-        self.group, self.why, self.due, self.state, self.now = group, reason, due, state, state.now
+        self.group = group
+        self.why = reason
+        self.due = due
+        self.state = state
+        self.now = state.now
         is_repair = reason is DisruptionReason.REPAIR  # its rule has lasted for long enough already
         self.needs = 0.0 if is_repair else 2 * state.policy.consolidation.confirm_after
 
@@ -120,22 +123,16 @@ class _Judge:
             renewal = msgspec.structs.replace(renewal, until=self.now, early=renewal.early + 1)
         if renewal.until > self.now:
             return renewal, rest_reason(self.group.id, self.why, renewal)
-        bad = min(
-            (
-                (since, judged)
-                for judged in self.due
-                if (since := self._bad_since(judged, renewal)) is not None
-            ),
-            key=lambda entry: (entry[0], entry[1].node.name),
-            default=None,
-        )
-        if bad is None:
-            return (
-                msgspec.structs.replace(renewal, times=0, early=0)
-                if self._has_helped(renewal)
-                else renewal
-            ), None
-        since, judged = bad
+        bad = []
+        for judged in self.due:
+            bad_since = self._bad_since(judged, renewal)
+            if bad_since is not None:
+                bad.append((bad_since, judged))
+        if not bad:
+            if self._has_helped(renewal):
+                renewal = msgspec.structs.replace(renewal, times=0, early=0)
+            return renewal, None
+        since, judged = min(bad, key=lambda entry: (entry[0], entry[1].node.name))
         if self.now - since < self.needs:
             return renewal, Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=self.needs)
         renewal = self._rest(renewal, judged)
@@ -158,28 +155,26 @@ class _Judge:
         """Return since when a successor is as bad as what it replaced; None: it
         is no successor, or good."""
         if self.why is DisruptionReason.REPAIR:
-            is_successor = judged.node.name in renewal.nodes or bool(
-                self._common_owners(judged.node, renewal)
-            )
-            return judged.since if is_successor else None
+            if judged.node.name in renewal.nodes or self._common_owners(judged.node, renewal):
+                return judged.since
+            return None
         ready_at = self._ready_at(judged.node)
         if not renewal.began or judged.node.created < renewal.began or ready_at is None:
             return None
         since = max(judged.since, ready_at) if self.why is DisruptionReason.DRIFTED else ready_at
         if self.why is DisruptionReason.EXPIRED:
             return since if judged.by_vendor else None
+        if answer_of(judged.detail) in renewal.answers:
+            return since
         from_the_start = judged.since <= ready_at + self.needs + SLACK
-        says_the_same = answer_of(judged.detail) in renewal.answers
         fields = fields_of(judged.detail)
         same_field = any(not fields.isdisjoint(fields_of(answer)) for answer in renewal.answers)
-        return since if says_the_same or (from_the_start and same_field) else None
+        return since if from_the_start and same_field else None
 
     def _ready_at(self, node: Node) -> float | None:
         """Return since when a node is ready, None if it is not, or lacks something so far."""
-        if (
-            self.state.buckets.get(node.name) is not Bucket.READY
-            or node.name in self.state.unfinished
-        ):
+        is_ready = self.state.buckets.get(node.name) is Bucket.READY
+        if not is_ready or node.name in self.state.unfinished:
             return None
         ready = node.condition("Ready")
         changed = ready.changed if ready is not None else 0.0
@@ -187,20 +182,18 @@ class _Judge:
 
     def _has_helped(self, renewal: GroupRenewal) -> bool:
         """Return whether a new node is as it should be, for long enough to be sure."""
-        if (
-            self.why is DisruptionReason.REPAIR
-            or not renewal.began
-            or not (renewal.times or renewal.early)
-        ):
+        if self.why is DisruptionReason.REPAIR or not renewal.began:
+            return False
+        if not renewal.times and not renewal.early:
             return False
         bad = {judged.node.name for judged in self.due}
-        return any(
-            node.created >= renewal.began
-            and node.name not in bad
-            and (ready_at := self._ready_at(node)) is not None
-            and self.now - ready_at >= self.needs + SLACK
-            for node in self.group.nodes
-        )
+        for node in self.group.nodes:
+            if node.created < renewal.began or node.name in bad:
+                continue
+            ready_at = self._ready_at(node)
+            if ready_at is not None and self.now - ready_at >= self.needs + SLACK:
+                return True
+        return False
 
     def _has_changed(self, renewal: GroupRenewal) -> bool:
         """Return whether the vendor says something else than when the rest began."""
@@ -230,14 +223,12 @@ class _Judge:
         with such pods was repaired."""
         if not renewal.owners:
             return []
-        pods = ((owner_of(pod, self.state), pod) for pod in self.state.occupancy.on(node.name))
-        return sorted(
-            {
-                owner
-                for owner, pod in pods
-                if owner in renewal.owners and pod.created >= renewal.owners[owner]
-            }
-        )
+        owners: set[str] = set()
+        for pod in self.state.occupancy.on(node.name):
+            owner = owner_of(pod, self.state)
+            if owner in renewal.owners and pod.created >= renewal.owners[owner]:
+                owners.add(owner)
+        return sorted(owners)
 
 
 # -- what a pass has renewed
@@ -254,29 +245,30 @@ def after_renewal(
     vendor says of its outdated nodes."""
     now = state.now
     if reason is DisruptionReason.REPAIR:
-        pods = (pod for name in nodes for pod in state.occupancy.on(name))
-        owners = {owner: now for pod in pods if (owner := owner_of(pod, state))}
-        return msgspec.structs.replace(
-            renewal, began=now, owners=_newest({**renewal.owners, **owners}, now)
-        )
+        owners = dict(renewal.owners)
+        for name in nodes:
+            owners.update((owner_of(pod, state), now) for pod in state.occupancy.on(name))
+        owners.pop("", None)
+        return msgspec.structs.replace(renewal, began=now, owners=_newest(owners, now))
     answers = tuple(sorted({answer_of(detail) for detail in details}))[:MOST_ANSWERS]
-    goes_on = (
-        renewal.began
-        and now - renewal.began < SUCCESSOR_FOR
-        and set(answers) <= set(renewal.answers)
-    )
-    return renewal if goes_on else msgspec.structs.replace(renewal, began=now, answers=answers)
+    is_recent = renewal.began and now - renewal.began < SUCCESSOR_FOR
+    if is_recent and set(answers) <= set(renewal.answers):
+        return renewal
+    return msgspec.structs.replace(renewal, began=now, answers=answers)
 
 
 def with_successors(renewal: GroupRenewal, names: Iterable[str], now: float) -> GroupRenewal:
     """Return the memory of a group with nodes that were bought for sick ones."""
     nodes = _newest({**dict.fromkeys(names, now), **renewal.nodes}, now)
-    return renewal if nodes == renewal.nodes else msgspec.structs.replace(renewal, nodes=nodes)
+    if nodes == renewal.nodes:
+        return renewal
+    return msgspec.structs.replace(renewal, nodes=nodes)
 
 
 def _newest(instants: Mapping[str, float], now: float) -> dict[str, float]:
     recent = [(name, at) for name, at in instants.items() if now - at < SUCCESSOR_FOR]
-    return dict(sorted(sorted(recent, key=lambda entry: (-entry[1], entry[0]))[:MOST_NAMES]))
+    recent.sort(key=lambda entry: (-entry[1], entry[0]))
+    return dict(sorted(recent[:MOST_NAMES]))
 
 
 def _is_forgotten(renewal: GroupRenewal, now: float) -> bool:
