@@ -58,46 +58,54 @@ def _spreads(pod_class: PodClass) -> tuple[SpreadConstraint, ...]:
 
 def _selectors(pod_class: PodClass) -> list[Selector]:
     terms = _terms(pod_class)
-    selectors = [*(term.selector for term in terms), *(term.namespace_selector for term in terms)]
+    selectors = [term.selector for term in terms]
+    selectors += [term.namespace_selector for term in terms]
     selectors += [constraint.selector for constraint in _spreads(pod_class)]
     return [selector for selector in selectors if selector is not None]
 
 
 def _expressions(pod_class: PodClass) -> int:
     keys = sum(len(constraint.match_label_keys) for constraint in _spreads(pod_class))
-    return keys + sum(len(selector.requirements) for selector in _selectors(pod_class))
+    return keys + len(_requirements(_selectors(pod_class)))
+
+
+def _requirements(selectors: Iterable[Selector]) -> list[Requirement]:
+    return [rule for selector in selectors for rule in selector.requirements]
 
 
 def _values(pod_class: PodClass) -> int:
-    named = sum(len(term.namespaces) for term in _terms(pod_class))
-    return named + sum(
-        len(rule.values) for selector in _selectors(pod_class) for rule in selector.requirements
-    )
+    namespaces = sum(len(term.namespaces) for term in _terms(pod_class))
+    rules = _requirements(_selectors(pod_class))
+    return namespaces + sum(len(rule.values) for rule in rules)
 
 
 def _claim_selectors(pod_class: PodClass) -> list[Selector]:
     templates = (volume.template for volume in pod_class.volumes)
-    return [
-        template.selector
-        for template in templates
-        if template is not None and template.selector is not None
-    ]
+    selectors = (template.selector for template in templates if template is not None)
+    return [selector for selector in selectors if selector is not None]
 
 
 def _claim_expressions(pod_class: PodClass) -> int:
-    rules = (rule for selector in _claim_selectors(pod_class) for rule in selector.requirements)
-    return sum(len(rule.values) // 10 + 1 for rule in rules)
+    return _weight(_requirements(_claim_selectors(pod_class)))
+
+
+def _weight(rules: Iterable[Requirement]) -> int:
+    """Return how many expressions rules count for: one each, and one for every ten values."""
+    return sum(1 + len(rule.values) // 10 for rule in rules)
 
 
 def _node_rules(pod_class: PodClass) -> list[Requirement]:
-    return [rule for term in _node_terms(pod_class) for rule in (*term.expressions, *term.fields)]
+    rules: list[Requirement] = []
+    for term in _node_terms(pod_class):
+        rules += term.expressions
+        rules += term.fields
+    return rules
 
 
 def _node_terms(pod_class: PodClass) -> list[NodeTerm]:
-    return [
-        *(pod_class.required_affinity or ()),
-        *(preferred.term for preferred in pod_class.preferred_nodes),
-    ]
+    required = pod_class.required_affinity or ()
+    preferred = [preference.term for preference in pod_class.preferred_nodes]
+    return [*required, *preferred]
 
 
 _AFFINITY = ("required_affinity", "preferred_nodes")
@@ -157,53 +165,48 @@ counted when it is created."""
 
 
 def _rules(pod_class: PodClass) -> Iterable[tuple[str, PodAffinityTerm | SpreadConstraint]]:
-    rules: tuple[PodAffinityTerm | SpreadConstraint, ...] = (
-        *_terms(pod_class),
-        *_spreads(pod_class),
-    )
-    return ((pod_class.namespace, rule) for rule in rules)
+    namespace = pod_class.namespace
+    for term in _terms(pod_class):
+        yield namespace, term
+    for constraint in _spreads(pod_class):
+        yield namespace, constraint
 
 
 def _claim_rules(pod_class: PodClass) -> Iterable[Hashable]:
-    return (
-        (each, at)
-        for each in set(_claim_selectors(pod_class))
-        for at in range(len(each.requirements))
-    )
+    for selector in set(_claim_selectors(pod_class)):
+        for at in range(len(selector.requirements)):
+            yield selector, at
 
 
 def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
     """Return how many expressions are evaluated to find the pods that a rule of `_rules` selects. A
     selector that requires a value of a label is evaluated on the classes with that label
     (plan/simulation/pod_constraints.py), any other one on all classes."""
-    rules = [rule for cls in classes for rule in _rules(cls)]
-    keys = {label.key for _, rule in rules if (label := _required_label(rule.selector)) is not None}
-    having = Counter((key, cls.labels[key]) for cls in classes for key in keys & cls.labels.keys())
+    rules = [rule for cls in classes for _, rule in _rules(cls)]
+    labels = [_required_label(rule.selector) for rule in rules]
+    keys = {label.key for label in labels if label is not None}
+    classes_with: Counter[tuple[str, str]] = Counter()
+    for cls in classes:
+        classes_with.update((key, cls.labels[key]) for key in keys & cls.labels.keys())
 
     def weigh(used: Hashable) -> int:
         _, rule = cast("tuple[str, PodAffinityTerm | SpreadConstraint]", used)
         label = _required_label(rule.selector)
-        tried = (
-            len(classes)
-            if label is None
-            else sum(having[label.key, value] for value in label.values)
-        )
+        compared_classes = len(classes)
+        if label is not None:
+            compared_classes = sum(classes_with[label.key, value] for value in label.values)
         namespaces = rule.namespace_selector if isinstance(rule, PodAffinityTerm) else None
-        selectors = (selector for selector in (rule.selector, namespaces) if selector is not None)
-        expressions = sum(
-            1 + len(one.values) // 10 for selector in selectors for one in selector.requirements
-        )
-        return tried * max(1, expressions)
+        selectors = [selector for selector in (rule.selector, namespaces) if selector is not None]
+        expressions = _weight(_requirements(selectors))
+        return compared_classes * max(1, expressions)
 
     return weigh
 
 
 def _required_label(selector: Selector | None) -> Requirement | None:
-    return (
-        next((rule for rule in selector.requirements if rule.operator == "In"), None)
-        if selector
-        else None
-    )
+    if not selector:
+        return None
+    return next((rule for rule in selector.requirements if rule.operator == "In"), None)
 
 
 PER_CLUSTER: tuple[Total, ...] = (
@@ -234,18 +237,15 @@ def within(pod_class: PodClass, containers: int = 0) -> PodClass:
     same object if none does."""
     if _is_plain(pod_class) and containers <= CONTAINERS:
         return pod_class
-    over = [cap for cap in PER_POD if cap.count(pod_class) > cap.most]
-    named = [f"{cap.count(pod_class)} {cap.what}, at most {cap.most}" for cap in over]
+    exceeded = [cap for cap in PER_POD if cap.count(pod_class) > cap.most]
+    reasons = [f"{cap.count(pod_class)} {cap.what}, at most {cap.most}" for cap in exceeded]
     if containers > CONTAINERS:
-        named.append(f"{containers} containers, at most {CONTAINERS}")
-    if not named:
+        reasons.append(f"{containers} containers, at most {CONTAINERS}")
+    if not reasons:
         return pod_class
-    return _without(
-        pod_class,
-        {name for cap in over for name in cap.drops},
-        named[0],
-        bars=any(cap.bars for cap in over),
-    )
+    fields = {name for cap in exceeded for name in cap.drops}
+    bars = any(cap.bars for cap in exceeded)
+    return _without(pod_class, fields, reasons[0], bars=bars)
 
 
 def _is_plain(pod_class: PodClass) -> bool:
@@ -278,9 +278,8 @@ def _is_plain(pod_class: PodClass) -> bool:
 def _without(pod_class: PodClass, fields: Iterable[str], excess: str, *, bars: bool) -> PodClass:
     empty: dict[str, Any] = {name: _EMPTY.get(name, ()) for name in fields}
     if "requests" in empty:
-        empty["requests"] = {
-            name: amount for name, amount in pod_class.requests.items() if name in _CORE
-        }
+        requests = pod_class.requests.items()
+        empty["requests"] = {name: amount for name, amount in requests if name in _CORE}
     return msgspec.structs.replace(pod_class, **empty, excess=excess, excess_bars=bars)
 
 
@@ -290,26 +289,24 @@ def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:
     for total in PER_CLUSTER:
         uses = [frozenset(total.uses(cls)) for cls in shared]
         distinct = frozenset[Hashable]().union(*uses)
-        weigh = total.weigher(shared) if total.weigher is not None and distinct else lambda _: 1
-        weights = {item: weigh(item) for item in distinct}
+        weights = dict.fromkeys(distinct, 1)
+        if total.weigher is not None and distinct:
+            weigh = total.weigher(shared)
+            weights = {item: weigh(item) for item in distinct}
         if sum(weights.values()) <= total.most:
             continue
         for at in _beyond(shared, uses, weights, total.most):
-            cls = shared[at]
-            bars = bool(
-                cls.ports
-                or cls.pod_anti_affinity
-                or cls.volumes
-                or cls.requests.keys() - set(_CORE)
-            )
-            words = (
-                f"{total.what}: the pods of namespace {cls.namespace} have more than its share of "
-                f"{total.most}"
-            )
-            shared[at] = _without(
-                cls, ("requests", *_RULES), cls.excess or words, bars=bars or cls.excess_bars
-            )
+            shared[at] = _without_rules(shared[at], total)
     return tuple(shared)
+
+
+def _without_rules(cls: PodClass, total: Total) -> PodClass:
+    """Return a class that is beyond a limit of the cluster without what counts for any of them."""
+    rare_resources = cls.requests.keys() - set(_CORE)
+    bars = bool(cls.ports or cls.pod_anti_affinity or cls.volumes or rare_resources)
+    share = f"the pods of namespace {cls.namespace} have more than its share of {total.most}"
+    excess = cls.excess or f"{total.what}: {share}"
+    return _without(cls, ("requests", *_RULES), excess, bars=bars or cls.excess_bars)
 
 
 def _beyond(
@@ -319,28 +316,31 @@ def _beyond(
     most: int,
 ) -> list[int]:
     """Return which classes lose their items, so that the rest uses no more than `most`."""
-    mine: dict[str, list[int]] = {}
+
+    def weight_of(items: Iterable[Hashable]) -> int:
+        return sum(weights[item] for item in items)
+
+    by_namespace: dict[str, list[int]] = {}
+    items_of: dict[str, set[Hashable]] = {}
     for at, cls in enumerate(classes):
         if uses[at]:
-            mine.setdefault(cls.namespace, []).append(at)
-    sums = {
-        name: sum(weights[item] for item in frozenset[Hashable]().union(*(uses[at] for at in own)))
-        for name, own in mine.items()
-    }
-    level = _level(sorted(sums.values()), most)
-    costs = {at: sum(weights[item] for item in uses[at]) for own in mine.values() for at in own}
-    lost: list[int] = []
-    for namespace in sorted(name for name, total in sums.items() if total > level):
+            by_namespace.setdefault(cls.namespace, []).append(at)
+            items_of.setdefault(cls.namespace, set()).update(uses[at])
+    sums = {namespace: weight_of(items) for namespace, items in items_of.items()}
+    share = _level(sorted(sums.values()), most)
+    excluded: list[int] = []
+    for namespace in sorted(name for name, total in sums.items() if total > share):
+        costs = {at: weight_of(uses[at]) for at in by_namespace[namespace]}
         used: set[Hashable] = set()
         spent = 0
-        for at in sorted(mine[namespace], key=lambda at: (costs[at], at)):
-            more = sum(weights[item] for item in uses[at] if item not in used)
-            if spent + more <= level:
+        for at in sorted(costs, key=lambda at: (costs[at], at)):
+            more = weight_of(uses[at] - used)
+            if spent + more <= share:
                 used |= uses[at]
                 spent += more
             else:
-                lost.append(at)
-    return lost
+                excluded.append(at)
+    return excluded
 
 
 def _level(sizes: Sequence[int], most: int) -> int:

@@ -56,26 +56,27 @@ def clusters(runtime: Runtime) -> HttpResponse:
     each."""
     refuse_newer_schema(runtime)
     stored_policies = runtime.store.policies.all_current()
-    left_behind = runtime.store.moving.not_moved(stored_policies)
-    problems = (
-        {"problems": [f"{not_used(left_behind)}; run outscaler migrate"]} if left_behind else {}
-    )
-    lines = []
+    not_moved = runtime.store.moving.not_moved(stored_policies)
+    summaries = []
     for stored in stored_policies:
         policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
-        lines.append(
-            without_secrets(_summary(stored, policy, problem, runtime), stored.text, policy)
-        )
-    return HttpResponse(200, {"clusters": lines, **problems})
+        summary = _summary(stored, policy, problem, runtime)
+        summaries.append(without_secrets(summary, stored.text, policy))
+    body: dict[str, Any] = {"clusters": summaries}
+    if not_moved:
+        body["problems"] = [f"{not_used(not_moved)}; run outscaler migrate"]
+    return HttpResponse(200, body)
 
 
 def cluster(name: str, runtime: Runtime) -> HttpResponse:
     """Handle GET /clusters/{name}: its summary and policy, groups, nodes, the cost, open
     operations, cooldowns, circuit breaker, nodes with timers."""
     refuse_newer_schema(runtime)
-    stored, now = _stored(name, runtime), runtime.clock()
+    stored = _stored(name, runtime)
+    now = runtime.clock()
     policy, problem = in_force_or_problem(stored, now, runtime.deployment)
-    summary, memory = _summary(stored, policy, problem, runtime), Memory()
+    summary = _summary(stored, policy, problem, runtime)
+    memory = Memory()
     try:
         memory = runtime.store.memory.look(name)
     except RowUnreadable as error:
@@ -88,15 +89,7 @@ def cluster(name: str, runtime: Runtime) -> HttpResponse:
         "replacements": [as_json(view) for view in replacement_views(memory)],
         "cooldowns": _cooldowns(memory, policy.options, now) if policy else {},
         "brake": as_json(views.breaker_view(memory, now)),
-        "timers": [
-            {
-                "node": node,
-                "unneededSince": instant(timers.unneeded_since),
-                "unremovableUntil": instant(timers.unremovable_until),
-            }
-            for node, timers in sorted(memory.nodes.items())
-            if timers.unneeded_since or timers.unremovable_until
-        ],
+        "timers": _timers(memory),
     }
     return HttpResponse(200, without_secrets(body, stored.text, policy))
 
@@ -116,10 +109,7 @@ def decisions(name: str, parameters: Mapping[str, str], runtime: Runtime) -> Htt
     if full_text not in ("true", "false"):
         raise BadInput("query: full", f"{full_text[:40]!r}", "use true or false")
     full = full_text == "true"
-    most = MAX_FULL if full else MAX_LIMIT
-    limit = parameters.get("limit", str(min(LIMIT, most)))
-    if not _NUMBER.match(limit) or not 1 <= int(limit) <= most:
-        raise BadInput("query: limit", f"{limit[:40]!r}", f"use a whole number from 1 to {most}")
+    limit = _limit(parameters, MAX_FULL if full else MAX_LIMIT)
     before = None
     if "before" in parameters:
         try:
@@ -127,10 +117,35 @@ def decisions(name: str, parameters: Mapping[str, str], runtime: Runtime) -> Htt
         except BadInput as bad:
             raise BadInput("query: before", bad.problem, bad.remedy) from None
     stored = _stored(name, runtime)
-    entries = runtime.store.journal.recent(name, int(limit), before=before)
+    entries = runtime.store.journal.recent(name, limit, before=before)
     policy, _ = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
     body = {"decisions": [_decision(entry, full=full) for entry in entries]}
     return HttpResponse(200, without_secrets(body, stored.text, policy))
+
+
+def _limit(parameters: Mapping[str, str], most: int) -> int:
+    """Return the number of entries to show. Raises BadInput for one above `most`."""
+    default = min(LIMIT, most)
+    limit = parameters.get("limit", str(default))
+    if not _NUMBER.match(limit) or not 1 <= int(limit) <= most:
+        raise BadInput("query: limit", f"{limit[:40]!r}", f"use a whole number from 1 to {most}")
+    return int(limit)
+
+
+def _timers(memory: Memory) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for node, timers in sorted(memory.nodes.items()):
+        if timers.unneeded_since or timers.unremovable_until:
+            unneeded_since = instant(timers.unneeded_since)
+            unremovable_until = instant(timers.unremovable_until)
+            rows.append(
+                {
+                    "node": node,
+                    "unneededSince": unneeded_since,
+                    "unremovableUntil": unremovable_until,
+                }
+            )
+    return rows
 
 
 def _stored(name: str, runtime: Runtime) -> StoredPolicy:
@@ -146,43 +161,38 @@ def _summary(
     """Return the summary of a cluster. What its rows contain never fails the lines
     of others: it becomes a problem."""
     permission = permitted(policy) if policy is not None else None
-    scan, opened = ScanState(), None
     interval = policy.scan_interval if policy is not None else None
+    scan = ScanState()
+    open_operations: int | None = None
     try:
-        scan, opened = (
-            runtime.store.scan_states.due(stored.name),
-            len(runtime.store.operations.look(stored.name)),
-        )
+        last_scan = runtime.store.scan_states.due(stored.name)
+        open_operations = len(runtime.store.operations.look(stored.name))
+        scan = last_scan
     except RowUnreadable as error:
-        interval, problem = None, problem or str(error)
+        interval = None
+        problem = problem or str(error)
     planned = permission is not None and permission.plan
+    health = views.health(interval, scan, runtime.clock(), planned=planned)
     return {
         "name": stored.name,
         "mode": permission.word if permission is not None else "unreadable",
         "version": stored.version,
         **as_json(views.passes_view(scan)),
-        "health": views.health(interval, scan, runtime.clock(), planned=planned),
+        "health": health,
         "problem": problem or None,
-        "openOperations": opened,
+        "openOperations": open_operations,
     }
 
 
 def _policy(policy: Policy) -> dict[str, Any]:
     """Summarise the policy without the names of secrets."""
+    shown_fields = ("provider", "id", "min", "max", "priority")
+    groups = [{name: getattr(group, name) for name in shown_fields} for group in policy.node_groups]
     return {
         "mode": permitted(policy).word,
         "scanInterval": policy.scan_interval,
         "providers": sorted(policy.providers),
-        "nodeGroups": [
-            {
-                "provider": group.provider,
-                "id": group.id,
-                "min": group.min,
-                "max": group.max,
-                "priority": group.priority,
-            }
-            for group in policy.node_groups
-        ],
+        "nodeGroups": groups,
         "expander": list(policy.options.expander),
         "webhook": bool(policy.webhook.secret),
     }
@@ -196,7 +206,8 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     from chalicelib.views.bill import cost_view
     from chalicelib.views.rows import group_rows, node_rows
 
-    passed, decision = LastPass(), None
+    passed = LastPass()
+    decision = None
     pauses: tuple[Pause, ...] = ()
     with suppress(RowUnreadable):  # the summary says so
         passed = runtime.store.scan_states.last(name, points=True) or passed
@@ -204,44 +215,42 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
         decision = last_decision(name, passed, runtime.store.journal)
     with suppress(RowUnreadable):
         pauses = runtime.store.pauses.current(name)
-    plan, entries = (
-        decision.plan if decision is not None else None,
-        runtime.store.journal.recent(name, MAX_LIMIT),
-    )
-    rows = group_rows(plan, memory, passed.overview, now, pauses=pauses, entries=entries)
-    new = {row.group: _group(row.group, GroupMemory(target=row.target), now) for row in rows}
-    groups = new | {key: _group(key, group, now) for key, group in memory.groups.items()}
+    plan = decision.plan if decision is not None else None
+    entries = runtime.store.journal.recent(name, MAX_LIMIT)
+    overview = passed.overview
+    rows = group_rows(plan, memory, overview, now, pauses=pauses, entries=entries)
+    memories = {row.group: GroupMemory(target=row.target) for row in rows} | memory.groups
     shown = {row.group: as_json(row) for row in rows}
-    return {
-        "groups": [shown.get(key, {}) | groups[key] for key in sorted(groups)],
-        "nodes": [_node(row) for row in node_rows(plan, passed.overview, rows, memory)],
-        "cost": as_json(cost_view(passed.overview.bill, plan))
-        if passed.overview.bill is not None
-        else None,
-    }
+    groups = [shown.get(key, {}) | _group(key, memories[key], now) for key in sorted(memories)]
+    nodes = [_node(row) for row in node_rows(plan, overview, rows, memory)]
+    cost = as_json(cost_view(overview.bill, plan)) if overview.bill is not None else None
+    return {"groups": groups, "nodes": nodes, "cost": cost}
 
 
 def _node(row: NodeRow) -> dict[str, Any]:
     reasons = {"reason": row.reason, "consolidation": row.consolidation}
-    lifecycle = verdict_data(row.lifecycle) if row.lifecycle is not None else None
-    coded = {key: views.coded(why) if why is not None else None for key, why in reasons.items()}
-    return as_json(row) | coded | {"lifecycle": lifecycle}
+    data = as_json(row)
+    for key, reason in reasons.items():
+        data[key] = views.coded(reason) if reason is not None else None
+    data["lifecycle"] = verdict_data(row.lifecycle) if row.lifecycle is not None else None
+    return data
 
 
 def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
     """Return one node group: its target, the expected nodes, its backoff while it
     lasts, and what it has taught."""
     view = views.group_view(name, memory, now)
-    request, backoff = view.request, view.backoff_at(now)
+    request = view.request
+    backoff = view.backoff_at(now)
+    expected = request and {
+        "nodes": request.increase,
+        "since": instant(request.since),
+        "by": instant(request.expected_at),
+    }
     return {
         "group": name,
         "target": view.target,
-        "expected": request
-        and {
-            "nodes": request.increase,
-            "since": instant(request.since),
-            "by": instant(request.expected_at),
-        },
+        "expected": expected,
         "backOff": backoff and as_json(backoff),
         "lastAdd": instant(view.last_add),
         "lastDelete": instant(view.last_delete),
@@ -252,14 +261,10 @@ def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
 
 def _operation(operation: Operation) -> dict[str, Any]:
     """Return one open operation with the names of its nodes and its progress, without the claim."""
-    data = as_json(views.operation_view(operation)) | {
-        "nodes": [target.node for target in operation.spec.targets]
-    }
-    return {
-        key: value
-        for key, value in data.items()
-        if key not in ("claimedBy", "claimedUntil", "sentAt")
-    }
+    data = as_json(views.operation_view(operation))
+    data["nodes"] = [target.node for target in operation.spec.targets]
+    hidden = ("claimedBy", "claimedUntil", "sentAt")
+    return {key: value for key, value in data.items() if key not in hidden}
 
 
 def _cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | None]:
@@ -270,11 +275,12 @@ def _cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | 
         "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
     }
     # per group, each group shows its own last change
-    running = not options.scale_down_delay_type_local
-    return {
-        name: instant(since + delay) if running and since and since + delay > now else None
-        for name, (since, delay) in delays.items()
-    }
+    is_of_cluster = not options.scale_down_delay_type_local
+    cooldowns: dict[str, str | None] = {}
+    for name, (since, delay) in delays.items():
+        is_running = since and since + delay > now
+        cooldowns[name] = instant(since + delay) if is_of_cluster and is_running else None
+    return cooldowns
 
 
 def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
@@ -284,6 +290,10 @@ def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
         "plan": entry.plan,
         "facts": entry.facts,
     }
-    data |= {"operation": entry.operation} if entry.operation else {}
-    data |= {"group": entry.group} if entry.group else {}
-    return data | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})
+    if entry.operation:
+        data["operation"] = entry.operation
+    if entry.group:
+        data["group"] = entry.group
+    if full and entry.body:
+        data["body"] = msgspec.json.decode(entry.body)
+    return data

@@ -45,12 +45,14 @@ def flatten_manifests(document: Any) -> list[dict[str, Any]]:
     if not isinstance(document, dict):
         return []
     kind = str(document.get("kind", ""))
-    if not kind.endswith("List") or not isinstance(document.get("items"), list):
+    items = document.get("items")
+    if not kind.endswith("List") or not isinstance(items, list):
         return [document]
     # an item without a kind has the list's
-    named = {"kind": kind.removesuffix("List")} if kind != "List" else {}
-    items = [{**named, **item} if isinstance(item, dict) else item for item in document["items"]]
-    return flatten_manifests(items)
+    defaults = {"kind": kind.removesuffix("List")} if kind != "List" else {}
+    return flatten_manifests(
+        [{**defaults, **item} if isinstance(item, dict) else item for item in items]
+    )
 
 
 def pods_to_add(
@@ -62,18 +64,17 @@ def pods_to_add(
     place: the file, for errors. known: the cluster's classes; a priority class that one of them
     names gets its value. Raises BadInput for an invalid pod.
     """
-    priorities = _BUILT_IN | {
-        pod_class.priority_class: pod_class.priority
-        for pod_class in known
-        if pod_class.priority_class and pod_class.priority is not None
-    }
+    priorities = dict(_BUILT_IN)
+    for pod_class in known:
+        if pod_class.priority_class and pod_class.priority is not None:
+            priorities[pod_class.priority_class] = pod_class.priority
     added: list[AddedPods] = []
     skipped: set[str] = set()
     for at, manifest in enumerate(objects):
-        name, kind = _value_at(manifest, ("metadata", "name")), str(manifest.get("kind", ""))
-        where = (
-            f"{place}: {manifest.get('kind', 'object')} {name}" if name else f"{place}: object {at}"
-        )
+        name = _value_at(manifest, ("metadata", "name"))
+        kind = str(manifest.get("kind", ""))
+        title = f"{manifest.get('kind', 'object')} {name}" if name else f"object {at}"
+        where = f"{place}: {title}"
         if kind == "Pod":
             owners = _value_at(manifest, ("metadata", "ownerReferences")) or []
             added.append(_added_pods(manifest, manifest, where, priorities, owners))
@@ -83,15 +84,20 @@ def pods_to_add(
         if not isinstance(template, dict) or not _value_at(template, ("spec", "containers")):
             skipped.add(kind or "objects without a kind")
             continue
-        count = _value_at(manifest, count_path) if count_path else None
-        count = 1 if count is None else count
-        pods = _added_pods(
-            template, manifest, where, priorities, [_owner_reference(manifest, controller or kind)]
-        )
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise BadInput(where, f"{count!r} is no number of replicas", "write a whole number")
+        owner = _owner_reference(manifest, controller or kind)
+        pods = _added_pods(template, manifest, where, priorities, [owner])
+        count = _replicas(manifest, count_path, where)
         added.append(msgspec.structs.replace(pods, count=count, keep_name=False))
     return tuple(added), tuple(sorted(skipped))
+
+
+def _replicas(manifest: Mapping[str, Any], path: Sequence[str], where: str) -> int:
+    count = _value_at(manifest, path) if path else None
+    if count is None:
+        return 1
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise BadInput(where, f"{count!r} is no number of replicas", "write a whole number")
+    return count
 
 
 def _value_at(manifest: Any, path: Sequence[str]) -> Any:
@@ -109,14 +115,20 @@ def _owner_reference(workload: Mapping[str, Any], controller: str) -> dict[str, 
     """Return the owner reference with which the pods of a workload that does not exist yet
     would name their controller."""
     metadata = _mapping(workload.get("metadata"))
-    name = str(metadata.get("name") or metadata.get("generateName") or "added").rstrip("-")
+    name = _name(metadata, "added")
+    namespace = metadata.get("namespace") or "default"
     return {
         "apiVersion": str(workload.get("apiVersion", "")),
         "kind": controller,
         "name": name,
         "controller": True,
-        "uid": f"added-{controller}-{metadata.get('namespace') or 'default'}-{name}",
+        "uid": f"added-{controller}-{namespace}-{name}",
     }
+
+
+def _name(metadata: Mapping[str, Any], otherwise: str) -> str:
+    name = metadata.get("name") or metadata.get("generateName") or otherwise
+    return str(name).rstrip("-")
 
 
 def _added_pods(
@@ -127,30 +139,42 @@ def _added_pods(
     owners: Any,
 ) -> AddedPods:
     """Return one entry: the spec of `template`, the name and namespace of `named`."""
-    metadata, names = _mapping(template.get("metadata")), _mapping(named.get("metadata"))
+    metadata = _mapping(template.get("metadata"))
+    names = _mapping(named.get("metadata"))
     spec = template.get("spec")
     if not isinstance(spec, dict) or not spec.get("containers"):
         raise BadInput(where, "has no spec.containers", _REMEDY)
-    spec = {key: value for key, value in spec.items() if key != "nodeName" and value is not None}
-    spec.setdefault("priority", priorities.get(str(spec.get("priorityClassName", ""))))
+    spec = _without_nulls(spec)
+    spec.pop("nodeName", None)
+    priority_class = str(spec.get("priorityClassName", ""))
+    spec.setdefault("priority", priorities.get(priority_class))
     pod_metadata = {
-        "name": str(names.get("name") or names.get("generateName") or "pod").rstrip("-"),
+        "name": _name(names, "pod"),
         "namespace": str(names.get("namespace") or "default"),
         "labels": metadata.get("labels"),
         "annotations": metadata.get("annotations"),
         "ownerReferences": owners,
     }
-    pod_metadata = {key: value for key, value in pod_metadata.items() if value is not None}
+    manifest = {
+        "kind": "Pod",
+        "spec": spec,
+        "status": {},
+        "metadata": _without_nulls(pod_metadata),
+    }
     try:
-        raw = msgspec.json.encode(
-            {"kind": "Pod", "spec": spec, "status": {}, "metadata": pod_metadata}
-        )
+        raw = msgspec.json.encode(manifest)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadInput(where, f"is not a Kubernetes object ({error})", _REMEDY) from None
     builder = SnapshotBuilder()
     builder.add_page(raw, where)
     snapshot = builder.snapshot("", 0.0)
     if not snapshot.pods:
-        raise BadInput(where, snapshot.gaps[0].detail if snapshot.gaps else "is no pod", _REMEDY)
+        problem = snapshot.gaps[0].detail if snapshot.gaps else "is no pod"
+        raise BadInput(where, problem, _REMEDY)
     (pod,) = snapshot.pods
-    return AddedPods(pod.namespace, pod.name, snapshot.cls(pod), keep_name=bool(names.get("name")))
+    has_name = bool(names.get("name"))
+    return AddedPods(pod.namespace, pod.name, snapshot.cls(pod), keep_name=has_name)
+
+
+def _without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}

@@ -35,9 +35,9 @@ def message(method: str, path: str, body: bytes, params: Mapping[str, str], expi
     """Return the text to sign, in five parts (Exoscale's API v2 reference, on request signatures).
     path: escaped, with the version; expires: epoch seconds."""
     values = "".join(params[name] for name in sorted(params))
-    return b"\n".join(
-        (f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode())
-    )
+    call = f"{method} {path}"
+    headers = b""  # none is signed
+    return b"\n".join((call.encode(), body, values.encode(), headers, str(expires).encode()))
 
 
 def authorization(
@@ -50,38 +50,25 @@ def authorization(
 ) -> str:
     """Return the value of the header Authorization. expires: epoch seconds, from which
     on the vendor refuses it."""
-    digest = hmac.new(
-        credential.secret.reveal().encode(),
-        message(method, path, body, params, expires),
-        hashlib.sha256,
-    ).digest()
+    secret = credential.secret.reveal().encode()
+    text = message(method, path, body, params, expires)
+    digest = hmac.new(secret, text, hashlib.sha256).digest()
+    signature = base64.b64encode(digest).decode()
+    key = credential.key.reveal()
     names = f"signed-query-args={';'.join(sorted(params))}," if params else ""
-    return (
-        f"{ALGORITHM} credential={credential.key.reveal()},{names}expires={expires},"
-        f"signature={base64.b64encode(digest).decode()}"
-    )
+    return f"{ALGORITHM} credential={key},{names}expires={expires},signature={signature}"
 
 
 def signed(request: VendorRequest, credential: ExoscaleCredential, now: float) -> VendorRequest:
     """Return the call as sent at `now` (epoch seconds). Its URL has no query;
     that is in the parameters."""
     params = {name: value for name, value in request.params.items() if value}
-    header = authorization(
-        credential,
-        request.method,
-        urlsplit(request.url).path,
-        request.body or b"",
-        params,
-        int(now) + VALID,
-    )
-    return VendorRequest(
-        request.method,
-        request.url,
-        {**request.headers, "Authorization": header},
-        params,
-        request.body,
-        request.safe,
-    )
+    path = urlsplit(request.url).path
+    body = request.body or b""
+    expires = int(now) + VALID
+    header = authorization(credential, request.method, path, body, params, expires)
+    headers = {**request.headers, "Authorization": header}
+    return VendorRequest(request.method, request.url, headers, params, request.body, request.safe)
 
 
 _REMEDY = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
@@ -89,9 +76,8 @@ _REMEDY = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
 
 def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
     lines = (line.strip().removeprefix("export ") for line in text.splitlines())
-    return name_value_lines(
-        (line for line in lines if line and not line.startswith(("#", "["))), place, _REMEDY
-    )
+    assignments = (line for line in lines if line and not line.startswith(("#", "[")))
+    return name_value_lines(assignments, place, _REMEDY)
 
 
 _FORMAT = SecretFormat(
@@ -117,4 +103,6 @@ def parse_secret(text: str, place: str) -> ExoscaleCredential:
     """Parse JSON, an environment file, or upstream's Kubernetes Secret, which also names the zone
     that the policy defines here. Raises BadInput naming the field, never its value."""
     values = secret_fields(text, place, _FORMAT, ("key", "secret"))
-    return ExoscaleCredential(Secret(values["key"]), Secret(values["secret"]))
+    key = Secret(values["key"])
+    secret = Secret(values["secret"])
+    return ExoscaleCredential(key, secret)

@@ -111,18 +111,17 @@ def of_status(
     cls = _CLASSES.get(code.strip().lower()) or class_for(status)
     if code == LOCKED and call.startswith("GET "):
         cls = Throttled
-    parts = [
-        call,
-        (
-            f"{code or f'HTTP {status}'}"
-            f"{f' ({remedy})' if (remedy := _REMEDIES.get(code.lower())) else ''}"
-        ),
-        _SIGNATURE.sub(r"\1***", " ".join(message.split())),
-    ]
+    cause = code or f"HTTP {status}"
+    remedy = _REMEDIES.get(code.lower())
+    if remedy:
+        cause = f"{cause} ({remedy})"
+    one_line = " ".join(message.split())
+    parts = [call, cause, _SIGNATURE.sub(r"\1***", one_line)]
     text = ": ".join(part for part in parts if part)
+    error_code = code or str(status)
     return cls(
         text[:longest],
-        code=(code or str(status))[:80],
+        code=error_code[:80],
         request_id=request_id[:80],
         retry_after=retry_after,
     )
@@ -132,17 +131,20 @@ def error_for(response: VendorResponse) -> ProviderError:
     """Return the error of a response with status 300 or above. A 404 that is a web page is from a
     gateway, and does not mean that a resource is gone."""
     if response.status == 404 and response.body.lstrip().startswith(b"<"):
-        return Transient(
-            f"{response.call}: HTTP 404 and a web page instead of the API's answer", code="404"
-        )
-    refused, date = refusal_in(response.body), response.headers.get("date", "")
-    clock = f"its clock says {date[:40]}; " if refused.code == SKEWED and date else ""
+        problem = "HTTP 404 and a web page instead of the API's answer"
+        return Transient(f"{response.call}: {problem}", code="404")
+    refusal = refusal_in(response.body)
+    message = refusal.message
+    date = response.headers.get("date", "")
+    if refusal.code == SKEWED and date:
+        message = f"its clock says {date[:40]}; {message}"
+    request_id = refusal.request_id or response.headers.get("x-request-id", "")
     return of_status(
         response.status,
-        refused.code,
-        clock + refused.message,
+        refusal.code,
+        message,
         call=response.call,
-        request_id=refused.request_id or response.headers.get("x-request-id", ""),
+        request_id=request_id,
         longest=None,
     )  # http.py shortens later, because part of a truncated key could not be removed
 
@@ -158,13 +160,16 @@ def refusal_in(body: bytes) -> CceRefusal:
         fields = fields["error"]
     if not isinstance(fields, dict):
         return CceRefusal()
-    return CceRefusal(
-        _first_text(fields, _CODES), _first_text(fields, _MESSAGES), _first_text(fields, _REQUESTS)
-    )
+    code = _first_text(fields, _CODES)
+    message = _first_text(fields, _MESSAGES)
+    request_id = _first_text(fields, _REQUESTS)
+    return CceRefusal(code, message, request_id)
 
 
 def _first_text(fields: dict[str, Any], names: tuple[str, ...]) -> str:
-    values = (
-        str(fields[name]).strip() for name in names if isinstance(fields.get(name), str | int)
-    )
-    return next((value for value in values if value), "")
+    for name in names:
+        value = fields.get(name)
+        text = str(value).strip() if isinstance(value, str | int) else ""
+        if text:
+            return text
+    return ""
