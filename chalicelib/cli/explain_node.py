@@ -19,7 +19,7 @@ from chalicelib.cli.plan_output import on_node, some
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
-from chalicelib.model.plan import Plan
+from chalicelib.model.plan import Plan, Removal, Restart
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import InterruptionAction, RebalanceAction
 from chalicelib.model.quantity import format_duration
@@ -45,46 +45,32 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     BadInput for an unknown name."""
     from chalicelib.plan.what_if import owned_by
 
-    snapshot, plan = context.case.snapshot, context.plan
+    snapshot = context.case.snapshot
+    plan = context.plan
     nodes = {node.name: node for node in snapshot.nodes}
     coming = {promise.node for promise in plan.promises if promise.node}
-    named(name, {candidate: candidate for candidate in (*coming, *nodes)}, "explain node", "node")
+    candidates = (*coming, *nodes)
+    named(name, {candidate: candidate for candidate in candidates}, "explain node", "node")
     expected = on_node(plan, name)
-    expected_table = Table(
-        ("how many", "which"),
-        ((str(len(expected)), some(expected)),) if expected else (),
-        title="Expected on it",
-    )
+    expected_rows = ((str(len(expected)), some(expected)),) if expected else ()
+    expected_table = Table(("how many", "which"), expected_rows, title="Expected on it")
     node = nodes.get(name)
     if node is None:
         says = f"Node {name} is on its way; {_pods_expected(expected)}."
-        return Explanation(
-            "node",
-            name,
-            (says,),
-            {"verdict": "upcoming", "expected": expected},
-            tables=(expected_table,),
-        )
+        data: dict[str, Any] = {"verdict": "upcoming", "expected": expected}
+        return Explanation("node", name, (says,), data, tables=(expected_table,))
     group = next((group for group in snapshot.groups if owned_by(group, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
-    sentences, data = fate(context, node.name)
-    more, consolidation_data = consolidation(context, node.name, data)
-    sentences, data = (*sentences, *more), data | consolidation_data
-    more, lifecycle_data = lifecycle(plan, name)
-    sentences, data = (*sentences, *more), data | lifecycle_data
-    sentences = (*sentences, *recommendation(context, node))
-    more, notice_data = notice(context, name)
-    sentences, data = (
-        (*sentences, *more),
-        data | notice_data | {"spot": _is_spot(context, node, group)},
-    )
+    sentences, data = _all_sentences(context, node)
     if expected:
-        sentences = (*sentences, f"{_pods_expected(expected)}.")
+        sentences.append(f"{_pods_expected(expected)}.")
     destinations: dict[str, str] = data.get("destinations", {})
     ready = node.condition("Ready")
+    is_ready = ready is not None and ready.status == "True"
     data |= {
+        "spot": _is_spot(context, node, group),
         "group": group.id if group else "",
-        "ready": ready is not None and ready.status == "True",
+        "ready": is_ready,
         "unschedulable": node.unschedulable,
         "allocatable": dict(sorted(node.allocatable.items())),
         "taints": [str(taint) for taint in node.taints],
@@ -93,8 +79,23 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         "expected": expected,
     }
     tables = (_pods(context, pods, destinations), replacements(context, name), expected_table)
+    facts = _facts(context, node, data)
     gaps = weakening(plan, removal=True, node=name)
-    return Explanation("node", name, sentences, data, _facts(context, node, data), tables, gaps)
+    return Explanation("node", name, tuple(sentences), data, facts, tables, gaps)
+
+
+def _all_sentences(context: ExplainContext, node: Node) -> tuple[list[str], dict[str, Any]]:
+    """Return what all parts of a plan say of a node."""
+    says, data = fate(context, node.name)
+    sentences = list(says)
+    says, consolidation_data = consolidation(context, node.name, data)
+    sentences += says
+    says, lifecycle_data = lifecycle(context.plan, node.name)
+    sentences += says
+    sentences += recommendation(context, node)
+    says, notice_data = notice(context, node.name)
+    sentences += says
+    return sentences, data | consolidation_data | lifecycle_data | notice_data
 
 
 def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -103,62 +104,76 @@ def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str,
     plan = context.plan
     removal = next((removal for removal in plan.removals if removal.node == name), None)
     if removal is not None:
-        evicting = len(removal.evict)
-        what = f"evicting {plural(evicting, 'pod')}" if evicting else "empty as it is"
-        why = (
-            ""
-            if removal.reason is DisruptionReason.UNNEEDED
-            else f" {disruption_words(removal.reason.value)}"
-        )
-        return (f"Node {name} would be removed now{why}, {what}.",), {
-            "verdict": "removed",
-            "how": removal.kind,
-            "evict": list(removal.evict),
-            "destinations": dict(sorted(removal.destinations.items())),
-            **({"removedFor": removal.reason.value} if why else {}),
-            **({"replacement": removal.replacement} if removal.replacement else {}),
-        }
+        return _removed(removal)
     restart = next((restart for restart in plan.restarts if restart.node == name), None)
     if restart is not None:
-        what = (
-            f" evicting {plural(len(restart.evict), 'pod')}" if restart.evict else " empty as it is"
-        )
-        data: dict[str, Any] = {
-            "verdict": "restarted",
-            "evict": list(restart.evict),
-            "condition": restart.condition,
-        }
-        return (f"Node {name} would be restarted now because of {restart.condition},{what}.",), data
+        return _restarted(restart)
     verdict = next((verdict for verdict in plan.unremovable if verdict.node == name), None)
     operation = _open_operation(context, name)
-    unneeded = name in plan.unneeded
-    data = {"verdict": "unneeded" if unneeded else "stays"}
-    why = sentence(verdict.reason) if verdict is not None else "the plan does not mention it"
-    says = [
-        f"Node {name} is unneeded, and stays for now: {why}."
-        if unneeded
-        else f"Node {name} stays: {why}."
-    ]
     if operation is not None:
-        data |= {"verdict": "leaving", "operation": _operation(operation)}
-        step = f"at step {operation.status.step or 'look'}, {operation.status.state.value}"
-        restarts = operation.spec.kind is OperationKind.RESTART_NODE
-        data |= {"verdict": "restarting"} if restarts else {}
-        says = [
-            (
-                f"Node {name} is being {'restarted' if restarts else 'removed'}: operation "
-                f"{operation.spec.id} is {step}."
-            )
-        ]
+        says, data = _leaving(name, operation)
+    else:
+        why = sentence(verdict.reason) if verdict is not None else "the plan does not mention it"
+        is_unneeded = name in plan.unneeded
+        stays = "is unneeded, and stays for now" if is_unneeded else "stays"
+        says = [f"Node {name} {stays}: {why}."]
+        data = {"verdict": "unneeded" if is_unneeded else "stays"}
     if verdict is not None:
-        helps, until = remedy(verdict.reason, plan.cluster), due(verdict.reason)
-        if helps and operation is None and not consolidation_view.is_going(plan, name):
-            says.append(f"What helps: {helps}.")
+        advice = remedy(verdict.reason, plan.cluster)
+        if advice and operation is None and not consolidation_view.is_going(plan, name):
+            says.append(f"What helps: {advice}.")
         data["reason"] = coded(verdict.reason)
-        data |= {"holds": verdict.pod} if verdict.pod else {}
-        data |= {"until": format_time(until)} if until else {}
-        data |= {"remedy": helps} if helps else {}
+        if verdict.pod:
+            data["holds"] = verdict.pod
+        data |= _until_and_remedy(verdict.reason, advice)
     return tuple(says), data
+
+
+def _removed(removal: Removal) -> tuple[tuple[str, ...], dict[str, Any]]:
+    evict = list(removal.evict)
+    data: dict[str, Any] = {
+        "verdict": "removed",
+        "how": removal.kind,
+        "evict": evict,
+        "destinations": dict(sorted(removal.destinations.items())),
+    }
+    why = ""
+    if removal.reason is not DisruptionReason.UNNEEDED:
+        why = f" {disruption_words(removal.reason.value)}"
+        data["removedFor"] = removal.reason.value
+    if removal.replacement:
+        data["replacement"] = removal.replacement
+    return (f"Node {removal.node} would be removed now{why}, {_eviction(evict)}.",), data
+
+
+def _restarted(restart: Restart) -> tuple[tuple[str, ...], dict[str, Any]]:
+    evict = list(restart.evict)
+    condition = restart.condition
+    says = f"Node {restart.node} would be restarted now because of {condition}, {_eviction(evict)}."
+    return (says,), {"verdict": "restarted", "evict": evict, "condition": condition}
+
+
+def _eviction(pods: Sequence[str]) -> str:
+    return f"evicting {plural(len(pods), 'pod')}" if pods else "empty as it is"
+
+
+def _leaving(name: str, operation: Operation) -> tuple[list[str], dict[str, Any]]:
+    verdict, change = "leaving", "removed"
+    if operation.spec.kind is OperationKind.RESTART_NODE:
+        verdict, change = "restarting", "restarted"
+    step = f"at step {operation.status.step or 'look'}, {operation.status.state.value}"
+    says = f"Node {name} is being {change}: operation {operation.spec.id} is {step}."
+    return [says], {"verdict": verdict, "operation": _operation(operation)}
+
+
+def _until_and_remedy(reason: Reason, advice: str) -> dict[str, str]:
+    data: dict[str, str] = {}
+    until = due(reason)
+    if until:
+        data["until"] = format_time(until)
+    if advice:
+        data["remedy"] = advice
+    return data
 
 
 def consolidation(
@@ -169,28 +184,30 @@ def consolidation(
     plan = context.plan
     if plan.consolidation is None:
         return (), {}
-    move, verdict = (
-        consolidation_view.move_of(plan, name),
-        consolidation_view.verdict_of(plan, name),
-    )
+    move = consolidation_view.move_of(plan, name)
+    verdict = consolidation_view.verdict_of(plan, name)
     data: dict[str, Any] = {"mode": plan.consolidation.mode}
     says = []
     if move is not None:
         data["move"] = consolidation_view.move_data(move)
-        what = f"{consolidation_view.action(move)}: {consolidation_view.worth(move)}"
-        says.append(f"Consolidation: {what}; {consolidation_view.state_words(move.state)}.")
+        action = consolidation_view.action(move)
+        worth = consolidation_view.worth(move)
+        state = consolidation_view.state_words(move.state)
+        says.append(f"Consolidation: {action}: {worth}; {state}.")
     if verdict is not None:
-        helps, until = remedy(verdict.reason, plan.cluster), due(verdict.reason)
+        advice = remedy(verdict.reason, plan.cluster)
         data["reason"] = coded(verdict.reason)
-        data |= {"until": format_time(until)} if until else {}
-        data |= {"remedy": helps} if helps else {}
-        is_told = move is not None and verdict.reason.code is ReasonCode.IN_REPLACEMENT
-        if said.get("reason") != data["reason"] and not is_told:
+        data |= _until_and_remedy(verdict.reason, advice)
+        is_repeated = said.get("reason") == data["reason"]
+        follows_from_move = move is not None and verdict.reason.code is ReasonCode.IN_REPLACEMENT
+        if not is_repeated and not follows_from_move:
             start = "It waits" if move is not None else "It is not consolidated"
             says.append(f"{start}: {sentence(verdict.reason)}.")
-            says += [f"What helps: {helps}."] if helps else []
+            if advice:
+                says.append(f"What helps: {advice}.")
     rows = consolidation_view.replacements_of(context.decided.memory, name)
-    data |= {"replacements": [as_json(row) for row in rows]} if rows else {}
+    if rows:
+        data["replacements"] = [as_json(row) for row in rows]
     return tuple(says), {"consolidation": data}
 
 
@@ -200,29 +217,27 @@ def _is_spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> bo
     from chalicelib.plan.state.spot_groups import is_spot
 
     case = context.case
-    known = build_cluster_state(case.snapshot, case.policy, case.memory, case.now).groups
-    return is_spot(
-        node, known[group.id].group if group is not None and group.id in known else group
-    )
+    states = build_cluster_state(case.snapshot, case.policy, case.memory, case.now).groups
+    if group is not None and group.id in states:
+        group = states[group.id].group
+    return is_spot(node, group)
 
 
 def notice(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Say when a node's vendor takes it back, and what happens until then."""
-    now, settings = context.case.now, context.case.policy.spot
-    risks = (
-        memory.risk for memory in context.decided.memory.groups.values() if memory.risk is not None
-    )
-    view = notice_view(next((risk.notices[name] for risk in risks if name in risk.notices), None))
+    now = context.case.now
+    settings = context.case.policy.spot
+    memories = context.decided.memory.groups.values()
+    risks = [memory.risk for memory in memories if memory.risk is not None]
+    notices = (risk.notices[name] for risk in risks if name in risk.notices)
+    view = notice_view(next(notices, None))
     if view is None:
         return (), {}
     takes = "takes it back" if view.leaves_at > now else "was to take it back"
     leaves = f"Its vendor {takes} at {format_time(view.leaves_at)}, {ago(view.leaves_at, now)}"
-    acts = settings is not None and settings.interruptions is InterruptionAction.ACT
-    happens = (
-        "its pods are evicted as their budgets permit, and nothing is forced"
-        if acts
-        else "nothing is done about it, as spec.spot.interruptions says"
-    )
+    happens = "nothing is done about it, as spec.spot.interruptions says"
+    if settings is not None and settings.interruptions is InterruptionAction.ACT:
+        happens = "its pods are evicted as their budgets permit, and nothing is forced"
     return (f"{leaves}: {happens}.",), {"notice": as_json(view)}
 
 
@@ -231,19 +246,19 @@ def recommendation(context: ExplainContext, node: Node) -> tuple[str, ...]:
     spec.spot.rebalance asks for it."""
     from chalicelib.plan.state.interruptions import REBALANCE_TAINT
 
-    settings, plan = context.case.policy.spot, context.plan
-    if (
-        settings is None
-        or settings.rebalance is not RebalanceAction.PREFER
-        or node.taint(REBALANCE_TAINT) is None
-    ):
+    settings = context.case.policy.spot
+    if settings is None or settings.rebalance is not RebalanceAction.PREFER:
         return ()
-    first = ", and consolidation takes it first" if plan.consolidation is not None else ""
+    if node.taint(REBALANCE_TAINT) is None:
+        return ()
+    is_consolidated = context.plan.consolidation is not None
+    first = ", and consolidation takes it first" if is_consolidated else ""
     return (f"Its vendor recommends to leave it: new pods avoid it{first} (spec.spot.rebalance).",)
 
 
 def _pods_expected(pods: Sequence[str]) -> str:
-    return f"{plural(len(pods), 'pending pod')} {'is' if len(pods) == 1 else 'are'} expected on it"
+    verb = "is" if len(pods) == 1 else "are"
+    return f"{plural(len(pods), 'pending pod')} {verb} expected on it"
 
 
 def lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -252,11 +267,12 @@ def lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     verdict = lifecycle_view.verdict_of(plan, name)
     if verdict is None:
         return (), {}
+    is_restarted = lifecycle_view.restarts(plan, name)
+    says = [lifecycle_view.says(verdict, is_restarted=is_restarted)]
     advice = remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
-    says = lifecycle_view.says(verdict, is_restarted=lifecycle_view.restarts(plan, name))
-    return (says, *([f"What helps: {advice}."] if advice else [])), {
-        "lifecycle": lifecycle_view.verdict_data(verdict)
-    }
+    if advice:
+        says.append(f"What helps: {advice}.")
+    return tuple(says), {"lifecycle": lifecycle_view.verdict_data(verdict)}
 
 
 def replacements(context: ExplainContext, name: str) -> Table:
@@ -277,18 +293,21 @@ def replacements(context: ExplainContext, name: str) -> Table:
 
 def _open_operation(context: ExplainContext, node: str) -> Operation | None:
     for operation in context.case.memory.operations:
-        if operation.is_open and any(target.node == node for target in operation.spec.targets):
+        targets = [target.node for target in operation.spec.targets]
+        if operation.is_open and node in targets:
             return operation
     return None
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
     view = as_json(operation_view(operation))
-    data = {
-        key: view[key] for key in ("id", "kind", "state", "step", "attempt", "plan", "createdAt")
-    }
-    data |= {"step": view["step"] or "look", "createdAt": format_time(operation.spec.created_at)}
-    return data | ({"deadline": view["deadline"]} if operation.spec.deadline else {})
+    shown = ("id", "kind", "state", "step", "attempt", "plan", "createdAt")
+    data = {key: view[key] for key in shown}
+    data["step"] = view["step"] or "look"
+    data["createdAt"] = format_time(operation.spec.created_at)
+    if operation.spec.deadline:
+        data["deadline"] = view["deadline"]
+    return data
 
 
 def _utilization(context: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
@@ -297,40 +316,47 @@ def _utilization(context: ExplainContext, node: Node, group: NodeGroup | None) -
     from chalicelib.plan.removal.candidates import Usage
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
-    case, own, options = (
-        context.case,
-        group.options if group else GroupOptions(),
-        context.case.policy.options,
-    )
-    ignore = own.ignore_daemonsets_utilization
+    case = context.case
+    defaults = case.policy.options
+    own = group.options if group else GroupOptions()
+    ignore_daemonsets = own.ignore_daemonsets_utilization
+    if ignore_daemonsets is None:
+        ignore_daemonsets = defaults.ignore_daemonsets_utilization
     usage = Usage(build_cluster_state(case.snapshot, case.policy, case.memory, case.now))
-    used = usage.of(
-        node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore
-    )
+    used = usage.of(node, ignore_daemonsets=ignore_daemonsets)
     if used is None:
         return {}
-    threshold, default = (
-        (own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
-        if used.gpu
-        else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold)
-    )
-    return {
-        "utilization": {
-            "resource": used.resource,
-            "share": round(used.share, 4),
-            "threshold": default if threshold is None else threshold,
-        }
+    threshold = own.scale_down_utilization_threshold
+    default_threshold = defaults.scale_down_utilization_threshold
+    if used.gpu:
+        threshold = own.scale_down_gpu_utilization_threshold
+        default_threshold = defaults.scale_down_gpu_utilization_threshold
+    utilization = {
+        "resource": used.resource,
+        "share": round(used.share, 4),
+        "threshold": default_threshold if threshold is None else threshold,
     }
+    return {"utilization": utilization}
 
 
 def _facts(
     context: ExplainContext, node: Node, data: dict[str, Any]
 ) -> tuple[tuple[str, str], ...]:
-    memory, now = context.decided.memory, context.case.now
+    memory = context.decided.memory
+    now = context.case.now
     timers = memory.nodes.get(node.name)
-    since = timers.unneeded_since if timers is not None else 0.0
-    used, operation = data.get("utilization"), data.get("operation")
-    blocked_by_breaker = data.get("reason", {}).get("code") in _BREAKER_REASONS
+    unneeded_since = timers.unneeded_since if timers is not None else 0.0
+    unneeded = in_use = operation_words = deadline = breaker = ""
+    if unneeded_since:
+        duration = format_duration(now - unneeded_since)
+        unneeded = f"{format_time(unneeded_since)}, for {duration}"
+    if used := data.get("utilization"):
+        in_use = f"{used['resource']} {used['share']:.0%}, threshold {used['threshold']:.0%}"
+    if operation := data.get("operation"):
+        operation_words = f"{operation['id']}, since {operation['createdAt']}"
+        deadline = operation.get("deadline", "")
+    if data.get("reason", {}).get("code") in _BREAKER_REASONS:
+        breaker = breaker_view(memory, now).line
     return (
         ("node group", data["group"] or "none: it is not autoscaled"),
         ("ready", "yes" if data["ready"] else "no"),
@@ -339,21 +365,13 @@ def _facts(
         ("allocatable", amounts(node.allocatable)),
         ("taints", ", ".join(data["taints"])),
         ("marked by", node.annotations.get(OPERATION_ANNOTATION, "")),
-        (
-            "in use",
-            f"{used['resource']} {used['share']:.0%}, threshold {used['threshold']:.0%}"
-            if used
-            else "",
-        ),
-        (
-            "unneeded since",
-            f"{format_time(since)}, for {format_duration(now - since)}" if since else "",
-        ),
+        ("in use", in_use),
+        ("unneeded since", unneeded),
         ("held by", data.get("holds", "")),
         ("until", data.get("until", "")),
-        ("circuit breaker", breaker_view(memory, now).line if blocked_by_breaker else ""),
-        ("operation", f"{operation['id']}, since {operation['createdAt']}" if operation else ""),
-        ("given up after", operation.get("deadline", "") if operation else ""),
+        ("circuit breaker", breaker),
+        ("operation", operation_words),
+        ("given up after", deadline),
     )
 
 
@@ -363,10 +381,14 @@ def _pods(context: ExplainContext, pods: list[Pod], destinations: dict[str, str]
     for pod in pods:
         cls = context.case.snapshot.cls(pod)
         owner = f"{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else "none"
-        row = (pod.key, amounts(cls.requests), owner)
-        rows.append((*row, destinations.get(pod.key, "-")) if destinations else row)
-    columns = ("pod", "requests", "owner", *(["would go to"] if destinations else []))
-    return Table(columns, tuple(rows), title="Pods on it", empty="no pod runs on it")
+        cells = [pod.key, amounts(cls.requests), owner]
+        if destinations:
+            cells.append(destinations.get(pod.key, "-"))
+        rows.append(tuple(cells))
+    columns = ["pod", "requests", "owner"]
+    if destinations:
+        columns.append("would go to")
+    return Table(tuple(columns), tuple(rows), title="Pods on it", empty="no pod runs on it")
 
 
 # -- advice
@@ -381,13 +403,13 @@ def remedy(reason: Reason, cluster: str) -> str:
     params = reason.params
     if reason.code is ReasonCode.RECENTLY_UNREMOVABLE and "was" in params:
         cause = {name: value for name, value in params.items() if name not in {"until", "was"}}
-        return remedy(Reason(ReasonCode(str(params["was"])), cause), cluster)
+        code = ReasonCode(str(params["was"]))
+        return remedy(Reason(code, cause), cluster)
     share = "Utilization" if params.get("resource") in ("cpu", "memory") else "GpuUtilization"
     threshold = f"scaleDown{share}Threshold"
     cooldown = params.get("which", "a cooldown")
-    return _ADVICE.get(reason.code, "").format(
-        cluster=cluster, threshold=threshold, cooldown=cooldown
-    )
+    advice = _ADVICE.get(reason.code, "")
+    return advice.format(cluster=cluster, threshold=threshold, cooldown=cooldown)
 
 
 def due(reason: Reason) -> float:
@@ -396,11 +418,9 @@ def due(reason: Reason) -> float:
     params = reason.params
     if "until" in params:
         return float(params["until"])
-    return (
-        float(params["since"]) + float(params["needs"])
-        if {"since", "needs"} <= params.keys()
-        else 0.0
-    )
+    if {"since", "needs"} <= params.keys():
+        return float(params["since"]) + float(params["needs"])
+    return 0.0
 
 
 _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _REASONS_SHOWN = 3  # groups whose reasons a line of a pod shows
 _STYLES = {Tone.OK: "", Tone.INFO: "green", Tone.WARN: "yellow", Tone.BAD: "red"}
 _UNREACHABLE = ("ClusterUnavailable", "Unavailable")
+# seconds and name of a unit, and of the one below it
+_AGE_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 _DECISIONS = {
     "unschedulable": "no place",
     "newNode": "new node",
@@ -152,7 +154,8 @@ class StoredCluster(msgspec.Struct, frozen=True):
             case "groups":
                 return [row.name for row in self.groups]
             case "nodes":
-                return [row.node for row in tables.node_rows(plan, self.overview, (), self.memory)]
+                rows = tables.node_rows(plan, self.overview, (), self.memory)
+                return [row.node for row in rows]
             case "pods" if plan is not None:
                 return [view.pod for view in views.pod_views(plan)]
             case "operations":
@@ -188,20 +191,20 @@ def clusters(store: Store) -> Listing:
     """Return every cluster with a policy."""
     if not_in_force := not_moved(store):
         warn(not_in_force)
-    now, states = time.time(), _cluster_states(store)
-    pauses = [
-        (state.stored.name, views.pause_view(pause)) for state in states for pause in state.pauses
-    ]
+    now = time.time()
+    states = _cluster_states(store)
+    pause_lines: list[str] = []
+    for state in states:
+        for pause in state.pauses:
+            line = f"{state.stored.name}: {views.pause_view(pause).paused_line}"
+            pause_lines.append(with_local_times(line, now, sys.stdout))
     return Listing(
         kind="cluster",
         columns=("cluster", "mode", "health", "nodes", "waiting", "last pass"),
         wide=("version", "stored", "digest"),
         rows=tuple(_cluster_row(state, now) for state in states),
         labels=("mode", "health"),
-        before=tuple(
-            with_local_times(f"{name}: {pause.paused_line}", now, sys.stdout)
-            for name, pause in pauses
-        ),
+        before=tuple(pause_lines),
         empty="no cluster has a policy yet",
     )
 
@@ -215,23 +218,21 @@ def _cluster_states(store: Store) -> list[_ClusterState]:
     pauses = store.pauses.all_current()
     states = []
     for stored in policies:
-        passed, paused = passes.get(stored.name, LastPass()), pauses.get(stored.name, ())
-        unread = [str(part) for part in (passed, paused) if isinstance(part, StoreError)]
-        problem = stored.problem or next(iter(unread), "")
+        problem = stored.problem
+        last_pass = passes.get(stored.name, LastPass())
+        if isinstance(last_pass, StoreError):
+            problem = problem or str(last_pass)
+            last_pass = LastPass()
+        paused = pauses.get(stored.name, ())
+        if isinstance(paused, StoreError):
+            problem = problem or str(paused)
+            paused = ()
+        policy = None
         if problem:
             warn(f"{stored.name}: {problem}")
-            policy = None
         else:
             policy, problem = _policy_of(stored, deployment)
-        states.append(
-            _ClusterState(
-                stored,
-                passed if isinstance(passed, LastPass) else LastPass(),
-                paused if isinstance(paused, tuple) else (),
-                problem,
-                policy,
-            )
-        )
+        states.append(_ClusterState(stored, last_pass, paused, problem, policy))
     return states
 
 
@@ -243,26 +244,30 @@ def _policy_of(stored: StoredPolicy, deployment: Deployment | None) -> tuple[Pol
     """
     admission = Admission(deployment, cluster=stored.name) if deployment is not None else None
     try:
-        return apply_schedules(
-            load(stored.text, place=f"policy {stored.name}", admission=admission)[0], time.time()
-        ), ""
+        policy, _ = load(stored.text, place=f"policy {stored.name}", admission=admission)
+        return apply_schedules(policy, time.time()), ""
     except BadInput as error:
         mistakes = error.problems if isinstance(error, InputErrors) else (error,)
-        more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-        place = mistakes[0].place.partition(": ")[2] or mistakes[0].place
-        return None, f"{place}: {mistakes[0].problem}{more}"
+        first = mistakes[0]
+        others = len(mistakes) - 1
+        more = f" (and {others} more)" if others > 0 else ""
+        place = first.place.partition(": ")[2] or first.place
+        return None, f"{place}: {first.problem}{more}"
 
 
 def _cluster_row(state: _ClusterState, now: float) -> Row:
-    stored, policy, scan = state.stored, state.policy, state.passed.state
-    planned = policy is not None and permitted(policy).plan
-    health = views.health(
-        policy.scan_interval if policy is not None else None, scan, now, planned=planned
-    )
-    mode = permitted(policy).word if policy is not None else ""
-    present, coming = state.nodes("ready", "unready"), state.nodes("notStarted", "unregistered")
+    stored = state.stored
+    scan = state.passed.state
+    permission = permitted(state.policy) if state.policy is not None else None
+    interval = state.policy.scan_interval if state.policy is not None else None
+    planned = permission is not None and permission.plan
+    health = views.health(interval, scan, now, planned=planned)
+    mode = permission.word if permission is not None else ""
+    present = state.nodes("ready", "unready")
+    coming = state.nodes("notStarted", "unregistered")
     waiting = state.gauge("unschedulable_pods_count", type="unschedulable")
-    shown = next(_health_cells(state, health, int(waiting or 0), now))
+    waiting_pods = int(waiting) if waiting is not None else None
+    shown_health = next(_health_cells(state, health, waiting_pods or 0, now))
     paused = " (paused)" if whole(in_force(state.pauses, now)) else ""
     data = {
         "name": stored.name,
@@ -276,21 +281,23 @@ def _cluster_row(state: _ClusterState, now: float) -> Row:
         "mode": mode or None,
         "nodes": present,
         "coming": coming,
-        "waiting": int(waiting) if waiting is not None else None,
+        "waiting": waiting_pods,
     }
     cells = (
         stored.name,
         f"{mode}{paused}" if mode else "-",
-        shown,
+        shown_health,
         count_cell(present, coming),
-        str(data["waiting"]) if waiting is not None else "-",
+        "-" if waiting_pods is None else str(waiting_pods),
         ago(scan.last_pass, now),
         str(stored.version),
         ago(stored.stored_at, now),
         stored.digest[:12],
     )
-    labels = {"mode": (mode,), "health": (health.partition(":")[0].partition(",")[0],)}
-    return Row(stored.name, cells, data, labels, (*cells[:2], health, *cells[3:5], cells[6]))
+    health_word = health.partition(":")[0].partition(",")[0]
+    labels = {"mode": (mode,), "health": (health_word,)}
+    compared = (*cells[:2], health, *cells[3:5], cells[6])
+    return Row(stored.name, cells, data, labels, compared)
 
 
 def _health_cells(state: _ClusterState, health: str, waiting: int, now: float) -> Iterator[str]:
@@ -299,18 +306,20 @@ def _health_cells(state: _ClusterState, health: str, waiting: int, now: float) -
     if state.problem:
         yield Styled(f"unreadable: {state.problem}", "red")
     if scan.failure is not None:
-        what = (
-            "unreachable" if scan.failure.cls in _UNREACHABLE else f"failing ({scan.failure.cls})"
-        )
-        yield Styled(f"{what} for {format_duration(round(now - scan.failure.since))}", "red")
+        cls = scan.failure.cls
+        what = "unreachable" if cls in _UNREACHABLE else f"failing ({cls})"
+        duration = round(now - scan.failure.since)
+        yield Styled(f"{what} for {format_duration(duration)}", "red")
     if health == "late":
-        yield Styled(f"no pass for {format_duration(round(now - scan.last_pass))}", "red")
+        duration = round(now - scan.last_pass)
+        yield Styled(f"no pass for {format_duration(duration)}", "red")
     if health != "ok":
         yield {"waiting": "no pass yet"}.get(health, health)
     if state.gauge("brake"):
         yield Styled("circuit breaker tripped", "red")
     if waiting:
-        yield Styled(f"{plural(waiting, 'pod')} wait{'s' if waiting == 1 else ''}", "yellow")
+        verb = "waits" if waiting == 1 else "wait"
+        yield Styled(f"{plural(waiting, 'pod')} {verb}", "yellow")
     yield Styled("ok", "green")
 
 
@@ -330,10 +339,8 @@ def groups(cluster: StoredCluster) -> Listing:
     rows = {row.group: row for row in cluster.groups}
     remembered = cluster.memory.groups
     members = [_group_row(row, remembered.get(row.group), cluster.now) for row in rows.values()]
-    members += [
-        _remembered_row(name, remembered[name], cluster.now)
-        for name in sorted(set(remembered) - set(rows))
-    ]
+    only_remembered = sorted(set(remembered) - set(rows))
+    members += [_remembered_row(name, remembered[name], cluster.now) for name in only_remembered]
     return Listing(
         kind="group",
         columns=("group", "provider", "nodes", "min..max", "cpu", "memory", "state"),
@@ -345,15 +352,17 @@ def groups(cluster: StoredCluster) -> Listing:
 
 
 def _group_row(row: GroupRow, memory: GroupMemory | None, now: float) -> Row:
-    known = row.max > 0
+    is_read = row.max > 0
+    ready = row.ready if is_read else None
+    status = row.status
     cells = (
         row.name,
         row.provider or "-",
-        count_cell(row.ready if known else None, row.coming),
-        f"{row.min}..{row.max}" if known else "-",
+        count_cell(ready, row.coming),
+        f"{row.min}..{row.max}" if is_read else "-",
         share_cell(row.cpu),
         share_cell(row.memory),
-        Styled(status_text(row.status, now), _STYLES[row.status.tone]),
+        Styled(status_text(status, now), _STYLES[status.tone]),
         row.zone or "-",
         row.machine or "-",
         price_cell(row),
@@ -368,25 +377,34 @@ def _group_row(row: GroupRow, memory: GroupMemory | None, now: float) -> Row:
         "provider": (row.provider,),
         "zone": tuple(row.zone.split(",")),
         "machine": (row.machine,),
-        "state": (row.status.word,),
+        "state": (status.word,),
         "spot": ("no" if row.spot is None else "yes",),
     }
-    state = (*cells[:6], row.status.word, row.status.detail, row.status.until)
-    data = as_json(row) | as_json(
-        views.group_view(row.group, memory or GroupMemory(target=row.target), now)
-    )
-    return Row(row.name, cells, data, labels, state, (row.group, *row.aliases))
+    compared = (*cells[:6], status.word, status.detail, status.until)
+    view = views.group_view(row.group, memory or GroupMemory(target=row.target), now)
+    data = as_json(row) | as_json(view)
+    return Row(row.name, cells, data, labels, compared, (row.group, *row.aliases))
 
 
 def _remembered_row(group: str, memory: GroupMemory, now: float) -> Row:
     """Return the row of a group that the last decision does not have."""
-    name, word = tables.short_name(group), "not in the last decision"
+    name = tables.short_name(group)
+    word = "not in the last decision"
     view = views.group_view(group, memory, now)
     spot = views.spot_view(None, memory.risk, now)
-    taught = (view.joins.ready_words or "-", view.joins.fails_words or "-", spot_cell(spot, now))
-    cells = (name, *["-"] * 5, word, *["-"] * 3, *taught, "-", group)
-    labels = {"name": (name,), "provider": (), "zone": (), "machine": (), "state": (word,)}
-    labels |= {"spot": ("no" if spot is None else "yes",)}
+    ready_time = view.joins.ready_words or "-"
+    fails = view.joins.fails_words or "-"
+    unknown = ["-"]
+    experience = (ready_time, fails, spot_cell(spot, now))
+    cells = (name, *unknown * 5, word, *unknown * 3, *experience, *unknown, group)
+    labels: dict[str, tuple[str, ...]] = {
+        "name": (name,),
+        "provider": (),
+        "zone": (),
+        "machine": (),
+        "state": (word,),
+        "spot": ("no" if spot is None else "yes",),
+    }
     return Row(name, cells, as_json(view), labels, aliases=(group,))
 
 
@@ -400,36 +418,35 @@ def spot_cell(spot: SpotView | None, now: float) -> str:
     when the group is avoided."""
     if spot is None:
         return "-"
-    until = (
-        f", avoided until {local_time(spot.avoided_until, now, sys.stdout)}"
-        if spot.avoided_until
-        else ""
-    )
-    return f"{spot.month_words}{until}"
+    if not spot.avoided_until:
+        return spot.month_words
+    until = local_time(spot.avoided_until, now, sys.stdout)
+    return f"{spot.month_words}, avoided until {until}"
 
 
 def price_cell(row: GroupRow) -> str:
     """Return the price of a node per hour with its currency, source and
     date, or why there is none."""
-    return (
-        tables.price_words(row.price, row.currency, row.price_source, row.price_date, row.no_price)
-        or "-"
+    words = tables.price_words(
+        row.price, row.currency, row.price_source, row.price_date, row.no_price
     )
+    return words or "-"
 
 
 def status_text(status: GroupStatus, now: float) -> str:
     """Return the state of a group as a phrase with its times."""
+    if status.word in ("growing", "leaving"):
+        text = status.detail
+        if status.since:
+            text += f" since {format_duration(round(now - status.since))}"
+        if status.usually:
+            text += f" (usually {format_duration(round(status.usually))})"
+        return text
+    if status.word == "steady" and status.detail:
+        return f"steady; {status.detail}, {ago(status.since, now)}"
     text = status.word
-    since = f" since {format_duration(round(now - status.since))}" if status.since else ""
-    match status.word:
-        case "growing" | "leaving":
-            usually = (
-                f" (usually {format_duration(round(status.usually))})" if status.usually else ""
-            )
-            return f"{status.detail}{since}{usually}"
-        case "steady" if status.detail:
-            return f"steady; {status.detail}, {ago(status.since, now)}"
-    text += f" until {local_time(status.until, now, sys.stdout)}" if status.until else ""
+    if status.until:
+        text += f" until {local_time(status.until, now, sys.stdout)}"
     return f"{text}: {status.detail}" if status.detail else text
 
 
@@ -454,27 +471,12 @@ def nodes(cluster: StoredCluster) -> Listing:
 
 
 def _node_row(row: NodeRow, now: float) -> Row:
-    removed = row.decision == views.REMOVED
-    counts = _counting_reason(row)
-    why = sentence(counts) if counts is not None else ""
-    if removed:
-        why = f"{plural(len(row.evict), 'pod')} moved" if row.evict else "empty"
-        why += "; its vendor takes it back" if row.notice is not None else ""
-    leaves = (
-        f"leaves {local_time(row.notice.leaves_at, now, sys.stdout)}"
-        if row.notice is not None
-        else ""
-    )
+    is_removed = row.decision == views.REMOVED
     due = due_words(row.lifecycle.why) if row.lifecycle is not None else ""
-    data: dict[str, Any] = {"node": row.node, "decision": row.decision}
-    data |= {"evict": list(row.evict)} if removed else {}
-    data |= {"reason": coded(row.reason)} if row.reason is not None else {}
-    data |= {"consolidation": coded(row.consolidation)} if row.consolidation is not None else {}
-    data |= {"pod": row.pod} if row.pod else {}
-    data |= {"lifecycle": verdict_data(row.lifecycle)} if row.lifecycle is not None else {}
-    data |= {"notice": as_json(row.notice)} if row.notice is not None else {}
-    more = {"group", "groupName", "machine", "zone", "created", "cpu", "memory", "pods", "spot"}
-    data |= {name: value for name, value in as_json(row).items() if name in more}
+    spot = "yes" if row.spot else "-"
+    if row.notice is not None:
+        leaves_at = local_time(row.notice.leaves_at, now, sys.stdout)
+        spot = Styled(f"leaves {leaves_at}", "red")
     cells = (
         row.node,
         row.group_name or "-",
@@ -482,11 +484,11 @@ def _node_row(row: NodeRow, now: float) -> Row:
         share_cell(row.memory),
         "-" if row.pods is None else str(row.pods),
         age_cell(row.created, now),
-        Styled(row.decision or "-", "yellow" if removed else ""),
-        f"{why} ({row.pod})" if row.pod and row.pod not in why else why,
+        Styled(row.decision or "-", "yellow" if is_removed else ""),
+        _why_node(row, is_removed=is_removed),
         row.machine or "-",
         row.zone or "-",
-        Styled(leaves, "red") if leaves else "yes" if row.spot else "-",
+        spot,
         due or "-",
     )
     labels = {
@@ -497,7 +499,38 @@ def _node_row(row: NodeRow, now: float) -> Row:
         "machine": (row.machine,),
         "decision": (row.decision,),
     }
+    data = _node_data(row, is_removed=is_removed)
     return Row(row.node, cells, data, labels, (*cells[:5], *cells[6:]))
+
+
+def _node_data(row: NodeRow, *, is_removed: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {"node": row.node, "decision": row.decision}
+    if is_removed:
+        data["evict"] = list(row.evict)
+    if row.reason is not None:
+        data["reason"] = coded(row.reason)
+    if row.consolidation is not None:
+        data["consolidation"] = coded(row.consolidation)
+    if row.pod:
+        data["pod"] = row.pod
+    if row.lifecycle is not None:
+        data["lifecycle"] = verdict_data(row.lifecycle)
+    if row.notice is not None:
+        data["notice"] = as_json(row.notice)
+    more = {"group", "groupName", "machine", "zone", "created", "cpu", "memory", "pods", "spot"}
+    data |= {name: value for name, value in as_json(row).items() if name in more}
+    return data
+
+
+def _why_node(row: NodeRow, *, is_removed: bool) -> str:
+    if is_removed:
+        why = f"{plural(len(row.evict), 'pod')} moved" if row.evict else "empty"
+        if row.notice is not None:
+            why += "; its vendor takes it back"
+    else:
+        reason = _counting_reason(row)
+        why = sentence(reason) if reason is not None else ""
+    return f"{why} ({row.pod})" if row.pod and row.pod not in why else why
 
 
 def _counting_reason(row: NodeRow) -> Reason | None:
@@ -515,18 +548,12 @@ def age_cell(created: float, now: float) -> str:
     if not created:
         return "-"
     seconds = max(0, round(now - created))
-    for unit, name, smaller, small in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
+    for unit, name, smaller_unit, smaller_name in _AGE_UNITS:
         if seconds >= unit:
             count, rest = divmod(seconds, unit)
-            return (
-                f"{count}{name}{rest // smaller}{small}"
-                if count < 10 and rest >= smaller
-                else f"{count}{name}"
-            )
+            smaller_count = rest // smaller_unit
+            age = f"{count}{name}"
+            return f"{age}{smaller_count}{smaller_name}" if count < 10 and smaller_count else age
     return f"{seconds}s"
 
 
@@ -538,15 +565,11 @@ def pods(cluster: StoredCluster) -> Listing:
     rows = []
     for view in views.pod_views(decision.plan):
         word = _DECISIONS[view.decision]
-        cells = (
-            view.pod,
-            Styled(word, "yellow" if view.decision == "unschedulable" else ""),
-            _why_pod(view, names),
-        )
-        labels = {"namespace": (view.pod.partition("/")[0],), "decision": (view.decision, word)}
-        rows.append(
-            Row(view.pod, cells, _pod_data(view), labels, aliases=(view.pod.partition("/")[2],))
-        )
+        style = "yellow" if view.decision == "unschedulable" else ""
+        cells = (view.pod, Styled(word, style), _why_pod(view, names))
+        namespace, _, name = view.pod.partition("/")
+        labels = {"namespace": (namespace,), "decision": (view.decision, word)}
+        rows.append(Row(view.pod, cells, _pod_data(view), labels, aliases=(name,)))
     return Listing(
         kind="pod",
         columns=("pod", "decision", "why"),
@@ -566,7 +589,9 @@ def _pod_data(view: PodView) -> dict[str, Any]:
         }
     if view.decision == "newNode":
         data["group"] = view.group
-    return data | ({"reason": coded(view.reason)} if view.reason is not None else {})
+    if view.reason is not None:
+        data["reason"] = coded(view.reason)
+    return data
 
 
 def _why_pod(view: PodView, names: Mapping[str, str]) -> str:
@@ -574,20 +599,20 @@ def _why_pod(view: PodView, names: Mapping[str, str]) -> str:
         return f"group {names.get(view.group, view.group)} grows"
     if view.reason is not None:
         return sentence(view.reason)
-    why = [
-        f"{names.get(group, group)}: {'; '.join(map(sentence, reasons))}"
-        for group, reasons in view.reasons.items()
-    ]
-    more = f" and {len(why) - _REASONS_SHOWN} more groups" if len(why) > _REASONS_SHOWN else ""
-    return ", ".join(why[:_REASONS_SHOWN]) + more
+    why: list[str] = []
+    for group, reasons in view.reasons.items():
+        sentences = "; ".join(map(sentence, reasons))
+        why.append(f"{names.get(group, group)}: {sentences}")
+    shown = ", ".join(why[:_REASONS_SHOWN])
+    more = len(why) - _REASONS_SHOWN
+    return f"{shown} and {more} more groups" if more > 0 else shown
 
 
 def _as_of(decision: LastDecision, now: float) -> str:
     blocked = decision.plan.paused
     not_removed = f" No node is removed: {sentence(blocked)}." if blocked is not None else ""
-    decided, confirmed = (
-        local_time(at, now, sys.stdout) for at in (decision.at, decision.confirmed_at)
-    )
+    decided = local_time(decision.at, now, sys.stdout)
+    confirmed = local_time(decision.confirmed_at, now, sys.stdout)
     return f"Decided at {decided}, last confirmed at {confirmed}.{not_removed}"
 
 
@@ -606,7 +631,8 @@ def _document(decision: LastDecision, name: str, rows: list[dict[str, Any]]) -> 
 
 def operations(store: Store, cluster: str) -> Listing:
     """Return the open operations of a cluster."""
-    now, rows = time.time(), []
+    now = time.time()
+    rows = []
     for operation in store.operations.look(cluster):
         view = views.operation_view(operation)
         name = tables.short_name(view.group)
@@ -622,7 +648,8 @@ def operations(store: Store, cluster: str) -> Listing:
             ago(view.due_at, now) if view.due_at else "",
         )
         labels = {"kind": (view.kind,), "group": (view.group, name), "state": (view.state,)}
-        rows.append(Row(view.id, cells, as_json(view), labels, (*cells[:7], view.due_at)))
+        compared = (*cells[:7], view.due_at)
+        rows.append(Row(view.id, cells, as_json(view), labels, compared))
     return Listing(
         kind="operation",
         columns=(
@@ -646,7 +673,8 @@ def operations(store: Store, cluster: str) -> Listing:
 def claims(store: Store) -> Listing:
     """Return which cluster owns each node group, since when, and whether another
     cluster may take it over."""
-    now, rows = time.time(), []
+    now = time.time()
+    rows = []
     for claim in store.group_ownership.all():
         data = {
             "provider": claim.provider,
@@ -667,7 +695,8 @@ def claims(store: Store) -> Listing:
             claim.ended or "-",
         )
         labels = {"provider": (claim.provider,), "cluster": (claim.owner,)}
-        rows.append(Row(claim.key, cells, data, labels, (*cells[:3], *cells[4:]), (claim.owner,)))
+        compared = (*cells[:3], *cells[4:])
+        rows.append(Row(claim.key, cells, data, labels, compared, (claim.owner,)))
     return Listing(
         kind="claim",
         columns=("provider", "group", "cluster", "since", "by", "ended"),
