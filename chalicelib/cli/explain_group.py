@@ -3,7 +3,7 @@ provided, why it was not chosen, and which pods cannot use it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli import plan_output
@@ -15,14 +15,14 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.join_summary import ENOUGH, learnt_timeout
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.overview import GroupOverview
-from chalicelib.model.plan import GroupVerdict, Plan, ScaleUp
+from chalicelib.model.plan import GroupVerdict, Plan, RuleVerdict, ScaleUp, UnschedulablePods
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
 from chalicelib.model.timestamps import format_time
-from chalicelib.plan.prices import MICRO, NoPrice, price_book
+from chalicelib.plan.prices import MICRO, NoPrice, Price, price_book
 from chalicelib.reasons.text import sentence
 from chalicelib.views import lifecycle as lifecycle_view
 from chalicelib.views.cluster_view import GroupView, ago, as_json, coded, group_view, spot_view
@@ -39,34 +39,23 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     from chalicelib.plan.state.cluster_state import build_cluster_state
     from chalicelib.plan.what_if import owned_by
 
-    case, plan = context.case, context.plan
+    case = context.case
+    plan = context.plan
     name = _id(name, case.snapshot, plan)
-    verdict = named(
-        name, {verdict.group: verdict for verdict in plan.groups}, "explain group", "node group"
-    )
+    verdicts = {verdict.group: verdict for verdict in plan.groups}
+    verdict = named(name, verdicts, "explain group", "node group")
     scale_up = next((up for up in plan.scale_ups if up.group == name), None)
     removed = [removal.node for removal in plan.removals if removal.group == name]
     state = build_cluster_state(case.snapshot, case.policy, case.memory, case.now)
     # spot where the policy says so, too
     group = state.groups[name].group if name in state.groups else None
-    nodes = [
-        node.name for node in case.snapshot.nodes if group is not None and owned_by(group, node)
-    ]
+    nodes: list[str] = []
+    if group is not None:
+        nodes = [node.name for node in case.snapshot.nodes if owned_by(group, node)]
     promised = on_new(plan, name)
-    refused = [
-        (unserved.pods, unserved.reasons[name])
-        for unserved in plan.unschedulable
-        if name in unserved.reasons
-    ]
-    pools = (
-        {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
-    )
-    rules = [rule for rule in plan.rules if rule.pool in pools]
-    next_times = (
-        plan_output.next_times(rules, case.policy, context.decided.memory, case.now)
-        if rules
-        else {}
-    )
+    refused = [unserved for unserved in plan.unschedulable if name in unserved.reasons]
+    rules = _rules(plan, name, group)
+    next_times = _next_times(context, rules)
     says = [_growth(verdict, scale_up)]
     if removed:
         says.append(f"{len(removed)} of its nodes would be removed: {', '.join(removed)}.")
@@ -80,31 +69,22 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     data |= {
         "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
         "removals": removed,
-        "noHelpTo": [
-            {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]}
-            for pods, reasons in refused
-        ],
+        "noHelpTo": [_refusal_data(unserved, name) for unserved in refused],
     }
-    rows = tuple((some(pods), sentences(reasons)) for pods, reasons in refused)
-    refusals = Table(("pods", "why not"), rows, title="Pods that it does not help")
-    new_nodes = Table(
-        ("group", "new node", "pods per node", "pods"),
-        tuple(rows_of_group(name, promised)),
-        title="New nodes",
-    )
-    own_nodes = Table(
-        ("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes"
+    tables = (
+        _new_nodes_table(name, promised),
+        _refusals_table(refused, name),
+        plan_output.rules_table(rules, next_times),
+        _own_nodes_table(context, nodes),
     )
     purchases, purchase_words = _purchases(context, group, verdict)
-    data |= {"consolidation": purchases} if purchases else {}
-    tables = (new_nodes, refusals, plan_output.rules_table(rules, next_times), own_nodes)
+    if purchases:
+        data["consolidation"] = purchases
     price, words = _price(context, group)
     learned, learned_facts = _learned(context, group, verdict, view)
     risk, risk_facts = _risk(context, state, name, str(price.get("currency", "")))
-    members = {
-        *nodes,
-        *(node for node, own in context.overview.group_of.items() if own.group == name),
-    }
+    members = set(nodes)
+    members.update(node for node, own in context.overview.group_of.items() if own.group == name)
     due = lifecycle_view.due_counts(
         verdict for verdict in plan.lifecycle if verdict.node in members
     )
@@ -118,26 +98,57 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         *_rests(plan.notes, name),
         ("consolidation", purchase_words),
     )
-    return Explanation(
-        "group", name, tuple(says), data, facts, tables, weakening(plan, removal=False)
-    )
+    gaps = weakening(plan, removal=False)
+    return Explanation("group", name, tuple(says), data, facts, tables, gaps)
+
+
+def _rules(plan: Plan, name: str, group: NodeGroup | None) -> list[RuleVerdict]:
+    """Return what the rules of the group, or of its pool, say."""
+    names = {name}
+    if group is not None and group.pool is not None:
+        names |= {group.pool.id, group.pool.name}
+    return [rule for rule in plan.rules if rule.pool in names]
+
+
+def _next_times(context: ExplainContext, rules: Sequence[RuleVerdict]) -> dict[str, str]:
+    if not rules:
+        return {}
+    case = context.case
+    return plan_output.next_times(rules, case.policy, context.decided.memory, case.now)
+
+
+def _refusal_data(unserved: UnschedulablePods, group: str) -> dict[str, Any]:
+    reasons = [coded(reason) for reason in unserved.reasons[group]]
+    return {"pods": list(unserved.pods), "reasons": reasons}
+
+
+def _refusals_table(refused: Iterable[UnschedulablePods], group: str) -> Table:
+    rows = [(some(unserved.pods), sentences(unserved.reasons[group])) for unserved in refused]
+    return Table(("pods", "why not"), tuple(rows), title="Pods that it does not help")
+
+
+def _new_nodes_table(group: str, promised: Mapping[int, Sequence[str]]) -> Table:
+    columns = ("group", "new node", "pods per node", "pods")
+    return Table(columns, tuple(rows_of_group(group, promised)), title="New nodes")
+
+
+def _own_nodes_table(context: ExplainContext, nodes: Iterable[str]) -> Table:
+    rows = [(node, _fate(context, node)) for node in nodes]
+    return Table(("node", "result"), tuple(rows), title="Its nodes")
 
 
 def _rests(notes: Iterable[Reason], group: str) -> list[tuple[str, str]]:
     """Return why the group's nodes are not renewed for a while."""
-    codes = (
-        note
-        for note in notes
-        if note.code is ReasonCode.RENEWAL_RESTS and note.params.get("group") == group
-    )
-    return [("renewal", sentence(note)) for note in codes]
+    rests = (note for note in notes if note.code is ReasonCode.RENEWAL_RESTS)
+    return [("renewal", sentence(note)) for note in rests if note.params.get("group") == group]
 
 
 def _state_data(
     verdict: GroupVerdict, view: GroupView, nodes: list[str], now: float
 ) -> dict[str, Any]:
     """Return the group's size, its nodes and what it waits for, as `-o json` shows them."""
-    request, backoff = view.request, view.backoff_at(now)
+    request = view.request
+    backoff = view.backoff_at(now)
     data: dict[str, Any] = {
         "provider": verdict.provider,
         "size": verdict.target,
@@ -152,32 +163,23 @@ def _state_data(
     if verdict.skipped is not None:
         data["skipped"] = coded(verdict.skipped)
     if request is not None:
-        data["waitingFor"] = {
-            "nodes": request.increase,
-            "expectedAt": format_time(request.expected_at),
-        }
-        details = {
-            key: value
-            for key, value in as_json(request).items()
-            if key in {"purchases", "comingFor"}
-        }
-        data["waitingFor"] |= details
+        expected_at = format_time(request.expected_at)
+        shown = {"purchases", "comingFor"}
+        details = {key: value for key, value in as_json(request).items() if key in shown}
+        data["waitingFor"] = {"nodes": request.increase, "expectedAt": expected_at, **details}
     if backoff is not None:
         data["backoff"] = as_json(backoff)
     return data
 
 
 def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[str, str], ...]:
-    request, backoff = view.request, view.backoff_at(now)
-    failed = ""
+    request = view.request
+    backoff = view.backoff_at(now)
+    backoff_words = ""
     if backoff is not None:
-        words = (
-            f"until {format_time(backoff.until)}:",
-            backoff.error_class,
-            backoff.code,
-            backoff.message,
-        )
-        failed = " ".join(filter(None, words))
+        until = f"until {format_time(backoff.until)}:"
+        words = (until, backoff.error_class, backoff.code, backoff.message)
+        backoff_words = " ".join(filter(None, words))
     return (
         ("provider", verdict.provider),
         ("size", f"{verdict.target}, {verdict.min} to {verdict.max}"),
@@ -186,7 +188,7 @@ def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[st
         ("option", _could(verdict) if verdict.option_nodes else ""),
         ("waiting for", request.words if request else ""),
         ("coming for", request.coming_words if request else ""),
-        ("back-off", failed),
+        ("back-off", backoff_words),
     )
 
 
@@ -195,27 +197,25 @@ def _learned(
 ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
     """Return what the group has taught and what follows from it, as `-o
     json` shows it and in words."""
-    policy, statistics = (
-        context.case.policy,
-        context.decided.memory.groups.get(view.group, GroupMemory()).joins,
-    )
-    data, facts = (
-        as_json(view.joins),
-        [("ready time", view.joins.ready_line), ("failures", view.joins.fails_line)],
-    )
+    policy = context.case.policy
+    memory = context.decided.memory.groups.get(view.group, GroupMemory())
+    data = as_json(view.joins)
+    facts = [("ready time", view.joins.ready_line), ("failures", view.joins.fails_line)]
     if group is not None:
-        longest = provision_time(group, policy.options)
-        timeout = (
-            learnt_timeout(statistics, longest) if policy.scale_up.learned_timeouts else longest
-        )
-        data |= {"timeoutSeconds": timeout, "timeoutLearned": timeout < longest}
-        why = " (learnt: 1.5 times p99, at least 2m)" if timeout < longest else ""
+        timeout = longest = provision_time(group, policy.options)
+        if policy.scale_up.learned_timeouts:
+            timeout = learnt_timeout(memory.joins, longest)
+        is_learnt = timeout < longest
+        data["timeoutSeconds"] = timeout
+        data["timeoutLearned"] = is_learnt
+        why = " (learnt: 1.5 times p99, at least 2m)" if is_learnt else ""
         if policy.scale_up.learned_timeouts and view.joins.since_timeout < ENOUGH:
             why = f" (nothing is learnt yet: {ENOUGH} joins since the last time-out are needed)"
         facts.append(("given up after", f"{format_duration(timeout)}{why}"))
     if verdict.expected_price:
-        data["expectedPerHour"] = verdict.expected_price / MICRO
-        facts.append(("expected price", f"{verdict.expected_price / MICRO:g}"))
+        expected_price = verdict.expected_price / MICRO
+        data["expectedPerHour"] = expected_price
+        facts.append(("expected price", f"{expected_price:g}"))
     return data, tuple(facts)
 
 
@@ -227,27 +227,27 @@ def _risk(
     from chalicelib.journal.pass_overview import spot_overview
     from chalicelib.plan.state.spot_market import spot_groups
 
-    risk, now = context.decided.memory.groups.get(name, GroupMemory()).risk, context.case.now
+    memory = context.decided.memory.groups.get(name, GroupMemory())
+    now = context.case.now
     stored = {group.group: group.spot for group in context.overview.groups}
-    known = (
-        spot_overview(name, state, spot_groups(state)) if name in state.groups else stored.get(name)
-    )
-    view = spot_view(known, risk, now)
+    overview = stored.get(name)
+    if name in state.groups:
+        overview = spot_overview(name, state, spot_groups(state))
+    view = spot_view(overview, memory.risk, now)
     if view is None:
         return None, ()
-    premium = (
-        f"{money(view.premium, currency)} an hour and node" if view.premium is not None else ""
-    )
-    last = (
-        f"{format_time(view.last_notice)}, {ago(view.last_notice, now)}"
-        if view.last_notice
-        else "none"
-    )
+    premium = last_notice = avoided_until = ""
+    if view.premium is not None:
+        premium = f"{money(view.premium, currency)} an hour and node"
+    if view.last_notice:
+        last_notice = f"{format_time(view.last_notice)}, {ago(view.last_notice, now)}"
+    if view.avoided_until:
+        avoided_until = format_time(view.avoided_until)
     return as_json(view), (
         ("spot", view.risk_line),
-        ("last notice", last),
+        ("last notice", last_notice or "none"),
         ("price of the risk", premium),
-        ("avoided until", format_time(view.avoided_until) if view.avoided_until else ""),
+        ("avoided until", avoided_until),
         ("nodes with a notice", str(view.leaving or "")),
     )
 
@@ -258,32 +258,32 @@ def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, 
     from chalicelib.plan.what_if import owned_by
 
     snapshot = context.case.snapshot
+    policy = context.case.policy
     if group is None:
         return {}, ""
-    book = price_book(
-        context.case.policy.prices,
-        snapshot.groups,
-        snapshot.taken_at,
-        spot=context.case.policy.spot is not None,
-    )
-    price = book.of_group(
-        group, next((node for node in snapshot.nodes if owned_by(group, node)), None)
-    )
-    missing, shown = (
-        (price.detail, book.named(group)) if isinstance(price, NoPrice) else ("", price)
-    )
+    uses_spot = policy.spot is not None
+    book = price_book(policy.prices, snapshot.groups, snapshot.taken_at, spot=uses_spot)
+    example_node = next((node for node in snapshot.nodes if owned_by(group, node)), None)
+    price = book.of_group(group, example_node)
+    missing = ""
+    shown: Price | None
+    if isinstance(price, NoPrice):
+        missing = price.detail
+        shown = book.named(group)
+    else:
+        shown = price
     if shown is None or not shown.amount:
         return {"noPrice": missing}, price_words(None, "", "", "", missing or "it costs nothing")
-    amounts = {
+    source = str(shown.source)
+    parts = {
         "perHour": shown.hourly,
         "currency": shown.currency,
-        "source": str(shown.source),
+        "source": source,
         "date": shown.date,
+        "noPrice": missing,
     }
-    data = {key: value for key, value in amounts.items() if value} | (
-        {"noPrice": missing} if missing else {}
-    )
-    return data, price_words(shown.hourly, shown.currency, str(shown.source), shown.date, missing)
+    data = {key: value for key, value in parts.items() if value}
+    return data, price_words(shown.hourly, shown.currency, source, shown.date, missing)
 
 
 def _purchases(
@@ -294,20 +294,15 @@ def _purchases(
     report = context.plan.consolidation
     if report is None or group is None:
         return {}, ""
-    bought = sum(
-        bought.nodes
-        for move in report.moves
-        for bought in move.purchases
-        if bought.group == verdict.group
-    )
-    why = "" if bought else _no_purchase(context, group, verdict)
-    data: dict[str, Any] = {"buys": bought} | ({"notBought": why} if why else {})
-    return (
-        data,
-        f"moves buy {plural(bought, 'node')}"
-        if bought
-        else why or "its nodes may be bought; no move does",
-    )
+    purchases = [purchase for move in report.moves for purchase in move.purchases]
+    bought = sum(purchase.nodes for purchase in purchases if purchase.group == verdict.group)
+    data: dict[str, Any] = {"buys": bought}
+    if bought:
+        return data, f"moves buy {plural(bought, 'node')}"
+    why = _no_purchase(context, group, verdict)
+    if not why:
+        return data, "its nodes may be bought; no move does"
+    return data | {"notBought": why}, why
 
 
 def _no_purchase(context: ExplainContext, group: NodeGroup, verdict: GroupVerdict) -> str:
@@ -319,13 +314,13 @@ def _no_purchase(context: ExplainContext, group: NodeGroup, verdict: GroupVerdic
     mode = case.policy.consolidation.mode
     if mode is ConsolidationMode.REMOVE:
         return "mode remove buys nothing"
-    if group.id not in named_groups(
-        build_cluster_state(case.snapshot, case.policy, case.memory, case.now)
-    ):
+    state = build_cluster_state(case.snapshot, case.policy, case.memory, case.now)
+    if group.id not in named_groups(state):
         return "consolidation.groups does not name it"
     if group.options.zero_or_max:
         return "it grows as a whole or not at all"
-    if "noPrice" in (price := _price(context, group)[0]) and "perHour" not in price:
+    price, _ = _price(context, group)
+    if "noPrice" in price and "perHour" not in price:
         return "it has no price"
     if verdict.target >= verdict.max:
         return f"it is at its maximum, {verdict.max}"
@@ -336,10 +331,8 @@ def _id(name: str, snapshot: Snapshot, plan: Plan) -> str:
     """Return the id of the group with this name. A pool's name is an alias of each of its
     groups."""
     groups = {verdict.group: GroupOverview(verdict.group) for verdict in plan.groups}
-    groups |= {
-        group.id: GroupOverview(group.id, group.name, aliases=group.aliases)
-        for group in snapshot.groups
-    }
+    for group in snapshot.groups:
+        groups[group.id] = GroupOverview(group.id, group.name, aliases=group.aliases)
     return meant_group(list(groups.values()), name, "explain group")
 
 
@@ -354,17 +347,13 @@ def _verdict(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
 def _growth(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
     start = f"Node group {verdict.group}"
     if scale_up is not None:
-        reasons = [plural(len(scale_up.pods), "pod")] * bool(scale_up.pods)
-        reasons += list(filter(None, [plan_output.causes(scale_up)]))
-        to_minimum = not reasons and scale_up.to_size <= verdict.min
-        what = (
-            f"to its minimum, {verdict.min}"
-            if to_minimum
-            else f"for {' and '.join(reasons) or '0 pods'}"
-        )
-        return (
-            f"{start} grows {scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max}) {what}."
-        )
+        pods = plural(len(scale_up.pods), "pod") if scale_up.pods else ""
+        reasons = " and ".join(filter(None, (pods, plan_output.causes(scale_up))))
+        what = f"for {reasons or '0 pods'}"
+        if not reasons and scale_up.to_size <= verdict.min:
+            what = f"to its minimum, {verdict.min}"
+        sizes = f"{scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max})"
+        return f"{start} grows {sizes} {what}."
     if verdict.skipped is not None:
         return f"{start} is not grown: {sentence(verdict.skipped)}."
     if verdict.option_nodes:
@@ -373,7 +362,8 @@ def _growth(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
 
 
 def _could(verdict: GroupVerdict) -> str:
-    pods, nodes = plural(verdict.option_pods, "pod"), plural(verdict.option_nodes, "new node")
+    pods = plural(verdict.option_pods, "pod")
+    nodes = plural(verdict.option_nodes, "new node")
     return f"it could have taken {pods} on {nodes}, waste {verdict.waste or 0.0:.2f}"
 
 
@@ -383,10 +373,6 @@ def _fate(context: ExplainContext, node: str) -> str:
         return "removed now"
     stays = next((verdict for verdict in plan.unremovable if verdict.node == node), None)
     why = sentence(stays.reason) if stays is not None else ""
-    return (
-        f"unneeded, stays for now: {why}"
-        if node in plan.unneeded
-        else f"stays: {why}"
-        if why
-        else "-"
-    )
+    if node in plan.unneeded:
+        return f"unneeded, stays for now: {why}"
+    return f"stays: {why}" if why else "-"

@@ -32,7 +32,10 @@ from chalicelib.shadow.records import AGREEING, GROWTH, Ledger, Match
 WIDEST = 140
 """Columns of a line where no terminal sets the width, for names of usual length."""
 MOST_SHOWN = 20
-_NODE, _GROUP, _ACT = 32, 20, 44  # characters of a node's name, of a group's, and of what was done
+# characters of a node's name, of a group's, and of what was done
+_NODE = 32
+_GROUP = 20
+_ACT = 44
 _LEAST_TEXT = 20  # of a cause or detail that is cut
 _GAP = 3  # between two columns
 _NOTHING = "nothing"
@@ -46,20 +49,14 @@ def disagreements(
     matches: all results; apart: the disagreements in their order; accepted: ids of those
     that an operator has accepted."""
     shown = apart[:MOST_SHOWN]
-    names = (
-        "verdict",
-        "when" if sys.stdout.isatty() else "when (UTC)",
-        "what",
-        "cause",
-        "detail",
-        "id",
-    )
+    when = "when" if sys.stdout.isatty() else "when (UTC)"
+    names = ("verdict", when, "what", "cause", "detail", "id")
     rows = _rows(shown, _short_names(ledger, matches), node_texts(ledger), accepted, now)
-    more = f" ({MOST_SHOWN} of {len(apart)}; -o json has all)" if len(apart) > MOST_SHOWN else ""
-    title = f"Disagreements{more}"
-    table = _without_empty_columns(
-        Table(names, tuple(rows), title=title, empty="none", notes=frozenset({3, 4}))
-    )
+    title = "Disagreements"
+    if len(apart) > MOST_SHOWN:
+        title += f" ({MOST_SHOWN} of {len(apart)}; -o json has all)"
+    full_table = Table(names, tuple(rows), title=title, empty="none", notes=frozenset({3, 4}))
+    table = _without_empty_columns(full_table)
     if is_terminal(sys.stdout) or _width(table) <= WIDEST:
         return [table]
     return _narrow_blocks(names, rows, title)
@@ -68,7 +65,8 @@ def disagreements(
 def node_texts(ledger: Ledger) -> dict[str, str]:
     """Return node -> its text in the table, for the nodes of all
     disagreements; no two texts are equal."""
-    return folded((match.node for match in ledger.matches if match.verdict not in AGREEING), _NODE)
+    apart = (match for match in ledger.matches if match.verdict not in AGREEING)
+    return folded((match.node for match in apart), _NODE)
 
 
 def sentence(match: Match) -> str:
@@ -76,10 +74,9 @@ def sentence(match: Match) -> str:
     Outscaler web +2 (77b0d1c4)`."""
     what = match.node
     if match.kind == GROWTH:
-        what = (
-            f"Cluster Autoscaler {_sizes(match.theirs, _NO_NAMES)}, Outscaler "
-            f"{_sizes(match.ours, _NO_NAMES)}"
-        )
+        theirs = _sizes(match.theirs, _NO_NAMES)
+        ours = _sizes(match.ours, _NO_NAMES)
+        what = f"Cluster Autoscaler {theirs}, Outscaler {ours}"
     return f"{match.verdict.upper()}, {_utc(match.at)} UTC, {what} ({match.id})"
 
 
@@ -99,15 +96,20 @@ def _rows(
     names = {group: group_texts[short.get(group, group)] for group in groups}
     rows: list[tuple[str, ...]] = []
     for match in matches:
-        verdict = match.verdict.upper() + (" (accepted)" if match.id in accepted else "")
+        verdict = match.verdict.upper()
+        if match.id in accepted:
+            verdict += " (accepted)"
         when = local_time(match.at, now, sys.stdout) if sys.stdout.isatty() else _utc(match.at)
-        what, groups_text = (
-            _growth(match, names) if match.kind == GROWTH else (nodes[match.node], "")
-        )
-        detail = _with_short_names(match.detail, short)
-        details = ("approximate" if match.approximate else "", groups_text, detail)
-        texts = (_with_short_names(match.cause, short), "; ".join(text for text in details if text))
-        cause, detail = (with_local_times(text, now, sys.stdout) for text in texts)
+        if match.kind == GROWTH:
+            what, groups_text = _growth(match, names)
+        else:
+            what, groups_text = nodes[match.node], ""
+        cause = _with_short_names(match.cause, short)
+        approximate = "approximate" if match.approximate else ""
+        details = (approximate, groups_text, _with_short_names(match.detail, short))
+        detail = "; ".join(filter(None, details))
+        cause = with_local_times(cause, now, sys.stdout)
+        detail = with_local_times(detail, now, sys.stdout)
         rows.append((verdict, when, what, cause, detail, match.id))
     return rows
 
@@ -121,16 +123,16 @@ def _growth(match: Match, names: Mapping[str, str]) -> tuple[str, str]:
     words = f"{_sizes(match.theirs, names)}, Outscaler {ours}"
     if len(words) <= _ACT:
         return words, ""
-    their_size, own_size = sum(match.theirs.values()), sum(match.ours.values())
+    their_size = sum(match.theirs.values())
+    own_size = sum(match.ours.values())
     theirs = plural(their_size, "node") if their_size else _NOTHING
     return f"{theirs}, Outscaler {own_size or _NOTHING}", words
 
 
 def _sizes(groups: Mapping[str, int], names: Mapping[str, str]) -> str:
-    return (
-        ", ".join(f"{names.get(group, group)} +{count}" for group, count in sorted(groups.items()))
-        or _NOTHING
-    )
+    counts = sorted(groups.items())
+    sizes = [f"{names.get(group, group)} +{count}" for group, count in counts]
+    return ", ".join(sizes) or _NOTHING
 
 
 def _utc(at: float) -> str:
@@ -143,13 +145,14 @@ def _short_names(ledger: Ledger, matches: Iterable[Match]) -> dict[str, str]:
     ids = set(ledger.seen.targets)
     for match in matches:
         ids |= match.theirs.keys() | match.ours.keys()
-    last_parts = Counter(group.rpartition("/")[2] for group in ids)
-    parts = {group: group.rpartition("/")[2] for group in ids}
-    return {
-        group: part
-        for group, part in parts.items()
-        if part and last_parts[part] == 1 and part != group
-    }
+    last_parts = {group: group.rpartition("/")[2] for group in ids}
+    counts = Counter(last_parts.values())
+    short_names: dict[str, str] = {}
+    for group, part in last_parts.items():
+        is_unique = counts[part] == 1
+        if part and is_unique and part != group:
+            short_names[group] = part
+    return short_names
 
 
 def _with_short_names(text: str, names: Mapping[str, str]) -> str:
@@ -163,9 +166,8 @@ def _with_short_names(text: str, names: Mapping[str, str]) -> str:
 
 def _without_empty_columns(table: Table) -> Table:
     """Return the table without the columns that say nothing in any row."""
-    indexes = [
-        index for index in range(len(table.columns)) if any(row[index] for row in table.rows)
-    ]
+    all_indexes = range(len(table.columns))
+    indexes = [index for index in all_indexes if any(row[index] for row in table.rows)]
     rows = tuple(tuple(row[index] for index in indexes) for row in table.rows)
     notes = frozenset(place for place, index in enumerate(indexes) if index in table.notes)
     names = tuple(table.columns[index] for index in indexes)
@@ -173,11 +175,10 @@ def _without_empty_columns(table: Table) -> Table:
 
 
 def _width(table: Table) -> int:
-    widths = [
-        max(columns(printable(cell)) for cell in cells)
-        for cells in zip(table.columns, *table.rows, strict=True)
-    ]
-    return sum(widths) + _GAP * (len(widths) - 1)
+    cells_of_columns = zip(table.columns, *table.rows, strict=True)
+    widths = [max(columns(printable(cell)) for cell in cells) for cells in cells_of_columns]
+    gaps = len(widths) - 1
+    return sum(widths) + _GAP * gaps
 
 
 def _narrow_blocks(
@@ -185,27 +186,31 @@ def _narrow_blocks(
 ) -> list[Block]:
     """Return a table of one line per row, in which cause and detail are one text that is
     cut, and the whole texts."""
-    texts = ["; ".join(text for text in row[3:5] if text) for row in rows]
-    acts = [(*row[:3], row[5]) for row in rows]
-    left = WIDEST - _width(Table((*names[:3], names[5]), tuple(acts))) - _GAP
-    cuts = [_cut(text, max(left, _LEAST_TEXT)) for text in texts]
-    cells = tuple((*act[:3], cut, act[3]) for act, cut in zip(acts, cuts, strict=True))
-    blocks: list[Block] = [
-        _without_empty_columns(Table((*names[:3], "cause; detail", names[5]), cells, title=title))
-    ]
-    whole = [
-        _wrapped(f"{act[3]}: {text}")
-        for act, text, cut in zip(acts, texts, cuts, strict=True)
-        if cut != text
-    ]
-    if whole:
-        blocks.append(f"Texts that are cut in the table, by id:\n{''.join(whole)}")
+    *columns_of_act, _, _, id_column = names
+    acts = Table((*columns_of_act, id_column), tuple((*row[:3], row[5]) for row in rows))
+    width = max(WIDEST - _width(acts) - _GAP, _LEAST_TEXT)
+    cells: list[tuple[str, ...]] = []
+    whole_texts: list[str] = []
+    for row in rows:
+        *act, cause, detail, match_id = row
+        text = "; ".join(filter(None, (cause, detail)))
+        shown = _cut(text, width)
+        cells.append((*act, shown, match_id))
+        if shown != text:
+            whole_texts.append(_wrapped(f"{match_id}: {text}"))
+    table_columns = (*columns_of_act, "cause; detail", id_column)
+    table = Table(table_columns, tuple(cells), title=title)
+    blocks: list[Block] = [_without_empty_columns(table)]
+    if whole_texts:
+        blocks.append(f"Texts that are cut in the table, by id:\n{''.join(whole_texts)}")
     return blocks
 
 
 def _cut(text: str, width: int) -> str:
     """Return the text, or its beginning and ` …`."""
-    return text if columns(printable(text)) <= width else f"{text[: width - 2].rstrip()} …"
+    if columns(printable(text)) <= width:
+        return text
+    return f"{text[: width - 2].rstrip()} …"
 
 
 def _wrapped(text: str) -> str:

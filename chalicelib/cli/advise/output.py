@@ -59,10 +59,8 @@ def validated(advice: Advice, text: str, cluster: str) -> Advice:
     before = list(document["spec"].get("schedules") or [])
 
     def problem_of(proposals: Sequence[Proposal]) -> str:
-        document["spec"]["schedules"] = [
-            *before,
-            *(entry_of(proposal.schedule) for proposal in proposals),
-        ]
+        entries = [entry_of(proposal.schedule) for proposal in proposals]
+        document["spec"]["schedules"] = [*before, *entries]
         try:
             load_document(written(document), cluster)
         except BadInput as error:
@@ -74,12 +72,10 @@ def validated(advice: Advice, text: str, cluster: str) -> Advice:
     accepted: list[Proposal] = []
     refusals = list(advice.refusals)
     for proposal in advice.proposals:
-        if problem := problem_of([*accepted, proposal]):
-            refusals.append(
-                Refusal(
-                    proposal.history.facts.name, f"{proposal.schedule.name}: the policy: {problem}"
-                )
-            )
+        problem = problem_of([*accepted, proposal])
+        if problem:
+            text = f"{proposal.schedule.name}: the policy: {problem}"
+            refusals.append(Refusal(proposal.history.facts.name, text))
         else:
             accepted.append(proposal)
     return msgspec.structs.replace(advice, proposals=tuple(accepted), refusals=tuple(refusals))
@@ -87,60 +83,49 @@ def validated(advice: Advice, text: str, cluster: str) -> Advice:
 
 def with_schedules(policy: Policy, advice: Advice) -> Policy:
     """Return a policy with the proposed schedules."""
-    return msgspec.structs.replace(
-        policy, schedules=(*policy.schedules, *(proposal.schedule for proposal in advice.proposals))
-    )
+    proposed = (proposal.schedule for proposal in advice.proposals)
+    return msgspec.structs.replace(policy, schedules=(*policy.schedules, *proposed))
 
 
 def fragment(cluster: str, advice: Advice) -> str:
     """Return the schedules as YAML for spec.schedules of the policy, with
     the evidence as comments."""
-    lines = [
-        (
-            f"# outscaler advise {one_line(cluster)}: from {advice.days:.0f} days of history; add "
-            "it to the policy"
-        )
-    ]
+    command = f"outscaler advise {one_line(cluster)}"
+    lines = [f"# {command}: from {advice.days:.0f} days of history; add it to the policy"]
     if not advice.proposals:
-        lines += [
-            f"# nothing is proposed: {_refusal_text(refusal)}"
-            for refusal in advice.refusals[:_MOST_REFUSALS]
-        ]
+        refusals = advice.refusals[:_MOST_REFUSALS]
+        lines += [f"# nothing is proposed: {_refusal_text(refusal)}" for refusal in refusals]
         return "\n".join([*lines, "spec: {}", ""])
     lines += ["spec:", "  schedules:"]
     for proposal in advice.proposals:
         lines += [f"    # {one_line(sentence)}" for sentence in _evidence(proposal)]
-        entry = yaml.safe_dump(
-            [entry_of(proposal.schedule)], sort_keys=False, allow_unicode=True, width=1000
-        )
-        lines += [f"    {line}" for line in entry.splitlines()]
+        entries = [entry_of(proposal.schedule)]
+        text = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000)
+        lines += [f"    {line}" for line in text.splitlines()]
     return "\n".join([*lines, ""])
 
 
 def _evidence(proposal: Proposal) -> Iterator[str]:
-    pattern, facts, tested = proposal.pattern, proposal.history.facts, proposal.tested
+    pattern = proposal.pattern
+    facts = proposal.history.facts
+    tested = proposal.tested
     begin, end = pattern.quarters
-    yield (
-        f"{days_text(pattern.weekdays)} {begin}-{end}: {plural(pattern.bought, 'node')} of "
-        f"{facts.name} bought for "
-        f"{plural(pattern.pods, 'pod')} on {pattern.hits} of {plural(pattern.days, 'day')}, "
-        f"in {pattern.hit_weeks} of {plural(pattern.weeks, 'week')}"
-    )
+    when = f"{days_text(pattern.weekdays)} {begin}-{end}"
+    bought = f"{plural(pattern.bought, 'node')} of {facts.name} bought"
+    on_days = f"on {pattern.hits} of {plural(pattern.days, 'day')}"
+    in_weeks = f"in {pattern.hit_weeks} of {plural(pattern.weeks, 'week')}"
+    yield f"{when}: {bought} for {plural(pattern.pods, 'pod')} {on_days}, {in_weeks}"
     source = "as it has learnt" if facts.learned else "maxNodeProvisionTime"
-    yield (
-        f"opens {format_duration(round(facts.lead))} earlier ({source}); enough on {QUANTILE:.0%} "
-        "of these days"
-    )
-    yield (
-        f"tested: needless on {tested.needless} of {plural(tested.openings, 'day')}; "
-        f"{tested.unneeded_share:.0%} of node quarters not needed, in {tested.missing_share:.0%} "
-        "of quarters too few"
-    )
-    yield (
-        f"tested: {_cost(tested, facts.currency)} a day, "
-        f"{tested.per_day(tested.saved):.0f} of {tested.per_day(tested.waited):.0f} minutes of "
-        "waiting saved a day"
-    )
+    lead = format_duration(round(facts.lead))
+    yield f"opens {lead} earlier ({source}); enough on {QUANTILE:.0%} of these days"
+    needless = f"needless on {tested.needless} of {plural(tested.openings, 'day')}"
+    unneeded = f"{tested.unneeded_share:.0%} of node quarters not needed"
+    missing = f"in {tested.missing_share:.0%} of quarters too few"
+    yield f"tested: {needless}; {unneeded}, {missing}"
+    cost = _cost(tested, facts.currency)
+    saved = tested.per_day(tested.saved)
+    waited = tested.per_day(tested.waited)
+    yield f"tested: {cost} a day, {saved:.0f} of {waited:.0f} minutes of waiting saved a day"
 
 
 def _cost(outcome: ScheduleOutcome, currency: str) -> str:
@@ -176,25 +161,27 @@ def as_data(cluster: str, advice: Advice, until: float, zone: str) -> dict[str, 
 
 
 def _proposal_data(proposal: Proposal) -> dict[str, Any]:
-    pattern, facts = proposal.pattern, proposal.history.facts
+    pattern = proposal.pattern
+    facts = proposal.history.facts
     begin, end = pattern.quarters
+    evidence = {
+        "weekdays": days_text(pattern.weekdays),
+        "from": begin,
+        "until": end,
+        "days": pattern.days,
+        "daysWithPurchases": pattern.hits,
+        "weeks": pattern.weeks,
+        "weeksWithPurchases": pattern.hit_weeks,
+        "nodesBought": pattern.bought,
+        "podsWaited": pattern.pods,
+        "size": pattern.size,
+        "leadSeconds": facts.lead,
+        "leadLearned": facts.learned,
+    }
     return {
         "schedule": entry_of(proposal.schedule),
         "group": facts.group,
-        "evidence": {
-            "weekdays": days_text(pattern.weekdays),
-            "from": begin,
-            "until": end,
-            "days": pattern.days,
-            "daysWithPurchases": pattern.hits,
-            "weeks": pattern.weeks,
-            "weeksWithPurchases": pattern.hit_weeks,
-            "nodesBought": pattern.bought,
-            "podsWaited": pattern.pods,
-            "size": pattern.size,
-            "leadSeconds": facts.lead,
-            "leadLearned": facts.learned,
-        },
+        "evidence": evidence,
         "tested": _outcome_data(proposal.tested, facts.currency),
         "allDays": _outcome_data(proposal.recorded, facts.currency),
     }
@@ -229,48 +216,21 @@ def blocks(cluster: str, advice: Advice, until: float, zone: str) -> Iterator[Bl
         empty="Nothing is proposed.",
     )
     if advice.proposals:
-        tested = round((until - advice.split) / DAY)
-        yield Table(
-            (
-                "schedule",
-                "needless",
-                "not needed",
-                "missing",
-                "cost a day",
-                "minutes saved a day",
-                "of",
-            ),
-            tuple(
-                _test_row(proposal.schedule.name, proposal, proposal.tested)
-                for proposal in advice.proposals
-            ),
-            title=(
-                f"Fitted to the first {advice.days - tested:.0f} days, tested on the last {tested} "
-                f"({COMPUTED})"
-            ),
-            right=frozenset(range(1, 7)),
+        last_days = round((until - advice.split) / DAY)
+        first_days = advice.days - last_days
+        fitted = f"Fitted to the first {first_days:.0f} days"
+        yield _tests_table(
+            [(proposal, proposal.tested) for proposal in advice.proposals],
+            f"{fitted}, tested on the last {last_days} ({COMPUTED})",
         )
-        yield Table(
-            (
-                "schedule",
-                "needless",
-                "not needed",
-                "missing",
-                "cost a day",
-                "minutes saved a day",
-                "of",
-            ),
-            tuple(
-                _test_row(proposal.schedule.name, proposal, proposal.recorded)
-                for proposal in advice.proposals
-            ),
-            title="The proposed schedules on all days, which they have seen",
-            right=frozenset(range(1, 7)),
+        yield _tests_table(
+            [(proposal, proposal.recorded) for proposal in advice.proposals],
+            "The proposed schedules on all days, which they have seen",
         )
-    rows = [
-        (refusal.name or "(all)", refusal.problem) for refusal in advice.refusals[:_MOST_REFUSALS]
-    ]
-    if more := len(advice.refusals) - len(rows):
+    refusals = advice.refusals[:_MOST_REFUSALS]
+    rows = [(refusal.name or "(all)", refusal.problem) for refusal in refusals]
+    more = len(advice.refusals) - len(refusals)
+    if more:
         rows.append(("", f"and {more} more; -o json has all"))
     yield Table(("group", "because"), tuple(rows), title="Not proposed")
     if advice.proposals:
@@ -279,7 +239,8 @@ def blocks(cluster: str, advice: Advice, until: float, zone: str) -> Iterator[Bl
 
 
 def _pattern_row(proposal: Proposal) -> tuple[str, ...]:
-    pattern, schedule = proposal.pattern, proposal.schedule
+    pattern = proposal.pattern
+    schedule = proposal.schedule
     value = f"min {schedule.min}" if schedule.min is not None else f"headroom {schedule.headroom}%"
     return (
         proposal.history.facts.name,
@@ -294,9 +255,23 @@ def _pattern_row(proposal: Proposal) -> tuple[str, ...]:
     )
 
 
-def _test_row(name: str, proposal: Proposal, outcome: ScheduleOutcome) -> tuple[str, ...]:
+def _tests_table(outcomes: Sequence[tuple[Proposal, ScheduleOutcome]], title: str) -> Table:
+    columns = (
+        "schedule",
+        "needless",
+        "not needed",
+        "missing",
+        "cost a day",
+        "minutes saved a day",
+        "of",
+    )
+    rows = tuple(_test_row(proposal, outcome) for proposal, outcome in outcomes)
+    return Table(columns, rows, title=title, right=frozenset(range(1, 7)))
+
+
+def _test_row(proposal: Proposal, outcome: ScheduleOutcome) -> tuple[str, ...]:
     return (
-        name,
+        proposal.schedule.name,
         f"{outcome.needless} of {outcome.openings}",
         f"{outcome.unneeded_share:.0%}",
         f"{outcome.missing_share:.0%}",

@@ -102,16 +102,16 @@ class Figures(msgspec.Struct, frozen=True):
 def figures(ledger: Ledger, accepted: Mapping[str, float], since: float, now: float) -> Figures:
     """Return the figures from the day of `since` (epoch seconds) on. accepted: node or match id ->
     when an operator accepted it."""
-    days = [sums for day, sums in ledger.days.items() if day >= day_of(max(since, 0.0))]
+    first_day = day_of(max(since, 0.0))
+    days = [sums for day, sums in ledger.days.items() if day >= first_day]
     matches = recent(ledger, since)
-    growths, removals = _counts(days, GROWTH), _counts(days, REMOVAL)
+    growths = _counts(days, GROWTH)
+    removals = _counts(days, REMOVAL)
     leads = [match.lead for match in matches if match.lead is not None and match.kind == GROWTH]
-    looked_at = [
-        sums_of(match)
-        for match in matches
-        if match.verdict not in AGREEING and is_accepted(match, accepted)
-    ]
+    apart = [match for match in matches if match.verdict not in AGREEING]
+    looked_at = [sums_of(match) for match in apart if is_accepted(match, accepted)]
     dead = sum(day.dead for day in days)
+    compared_seconds = now - max(ledger.first, since) - dead
     return Figures(
         growths=growths,
         removals=removals,
@@ -125,7 +125,7 @@ def figures(ledger: Ledger, accepted: Mapping[str, float], since: float, now: fl
         lead=round(median(leads), 1) if leads else None,
         cost_ratio=_cost_ratio(days, ()),
         exact=sum(day.exact for day in days),
-        days=max(0.0, now - max(ledger.first, since) - dead) / _DAY,
+        days=max(0.0, compared_seconds) / _DAY,
         dead_seconds=dead,
         passes=sum(day.passes for day in days),
         growth_agreement_open=_agreement(days, looked_at),
@@ -164,10 +164,12 @@ def _counts(days: Iterable[Day], kind: str) -> dict[str, int]:
 def _missed_without_cause(matches: Iterable[Match], accepted: Mapping[str, float]) -> list[Match]:
     """Return the missed growths of which neither a cause is known nor an operator has accepted the
     result. A reason of our own plan is none: pods would wait after the hand-over."""
+
+    def is_unexplained(match: Match) -> bool:
+        return match.cause == UNKNOWN or match.cause.startswith(OWN_PLAN)
+
     missed = (match for match in matches if match.verdict is ShadowVerdict.MISSED)
-    unexplained = (
-        match for match in missed if match.cause == UNKNOWN or match.cause.startswith(OWN_PLAN)
-    )
+    unexplained = (match for match in missed if is_unexplained(match))
     return [match for match in unexplained if not is_accepted(match, accepted)]
 
 
@@ -175,8 +177,9 @@ def _agreement(days: Iterable[Day], without: Iterable[Day]) -> float | None:
     """Return the agreement over totals. without: sums that do not count. It is 1
     where nothing else is left."""
     all_most = sum(day.most_total for day in days)
-    apart = sum(day.apart_total for day in days) - sum(day.apart_total for day in without)
+    all_apart = sum(day.apart_total for day in days)
     most = all_most - sum(day.most_total for day in without)
+    apart = all_apart - sum(day.apart_total for day in without)
     if most <= 0:
         return 1.0 if all_most else None
     return 1.0 - max(0, apart) / most
@@ -184,23 +187,28 @@ def _agreement(days: Iterable[Day], without: Iterable[Day]) -> float | None:
 
 def _agreement_of_groups(days: Iterable[Day]) -> float | None:
     most = sum(day.most_groups for day in days)
-    return 1.0 - sum(day.apart_groups for day in days) / most if most else None
+    apart = sum(day.apart_groups for day in days)
+    return 1.0 - apart / most if most else None
 
 
 def _cost_ratio(days: Iterable[Day], without: Iterable[Day]) -> float | None:
     """Return our cost / theirs. without: sums that do not count."""
-    ours = sum(day.cost_ours for day in days) - sum(day.cost_ours for day in without)
-    theirs = sum(day.cost_theirs for day in days) - sum(day.cost_theirs for day in without)
+    all_ours = sum(day.cost_ours for day in days)
+    all_theirs = sum(day.cost_theirs for day in days)
+    ours = all_ours - sum(day.cost_ours for day in without)
+    theirs = all_theirs - sum(day.cost_theirs for day in without)
     return max(0.0, ours) / theirs if theirs > _LEAST_COST else None
 
 
 def _median_overlap(days: Iterable[Day]) -> float | None:
     """Return the lower bound of the bucket that holds the median."""
-    counts = [sum(row) for row in zip(*(day.overlap for day in days if day.overlap), strict=True)]
-    total, passed = sum(counts), 0
+    overlaps = [day.overlap for day in days if day.overlap]
+    counts = [sum(counts_of_days) for counts_of_days in zip(*overlaps, strict=True)]
+    total = sum(counts)
+    counted = 0
     for bucket, count in enumerate(counts):
-        passed += count
-        if count and 2 * passed >= total:
+        counted += count
+        if count and 2 * counted >= total:
             return bucket / BUCKETS
     return None
 
@@ -259,7 +267,9 @@ def _is_met(rule: _Rule, figures: Figures) -> bool:
     if value is None:
         return rule.optional
     value = round(value, 9)
-    return (rule.least is None or value >= rule.least) and (rule.most is None or value <= rule.most)
+    is_enough = rule.least is None or value >= rule.least
+    is_little = rule.most is None or value <= rule.most
+    return is_enough and is_little
 
 
 # -- output ----------------------------------------------------------------------------------------
@@ -345,6 +355,7 @@ def blocks(report: Report) -> list[Block]:
             "Autoscaler.\n"
         )
     apart = [match for match in matches if match.verdict not in AGREEING]
+    accepted = {match.id for match in apart if is_accepted(match, report.accepted)}
     apart.sort(
         key=lambda match: (
             is_accepted(match, report.accepted),
@@ -352,13 +363,13 @@ def blocks(report: Report) -> list[Block]:
             -match.at,
         )
     )
-    accepted = {match.id for match in apart if is_accepted(match, report.accepted)}
     shown.extend(disagreements(report.ledger, matches, apart, accepted, report.now))
-    rows = tuple(
-        (condition.name, condition.wanted, _figure(condition), "yes" if condition.met else "no")
-        for condition in conditions
-    )
-    shown.append(Table(("condition for mode active", "wanted", "is", "met"), rows, title="Gate"))
+    rows: list[tuple[str, ...]] = []
+    for condition in conditions:
+        met = "yes" if condition.met else "no"
+        rows.append((condition.name, condition.wanted, _figure(condition), met))
+    columns = ("condition for mode active", "wanted", "is", "met")
+    shown.append(Table(columns, tuple(rows), title="Gate"))
     shown.append(_next_lines(_next_steps(report, conditions, matches)))
     if is_open(conditions):
         shown.append("\n".join(("Hand-over:", *HAND_OVER)))
@@ -367,18 +378,19 @@ def blocks(report: Report) -> list[Block]:
 
 def _figure(condition: Condition) -> str:
     """Return the value; a part of a day also in hours or minutes."""
-    figure = _measured(condition.value)
-    is_part = (
-        condition.name == _DAYS and condition.value is not None and not condition.value.is_integer()
-    )
-    return f"{figure} ({_days(condition.value or 0.0)})" if is_part else figure
+    value = condition.value
+    figure = _measured(value)
+    if condition.name != _DAYS or value is None or value.is_integer():
+        return figure
+    return f"{figure} ({_days(value)})"
 
 
 def _next_lines(steps: tuple[str, ...]) -> str:
     """Return the next commands, a line each; words are wrapped, as a command is not."""
-    if len(steps) > 1:
-        return "\n".join((f"Next: {steps[0]}", *(f"then: {step}" for step in steps[1:])))
-    line = f"Next: {steps[0]}"
+    first, *others = steps
+    line = f"Next: {first}"
+    if others:
+        return "\n".join([line, *(f"then: {step}" for step in others)])
     return textwrap.fill(
         line, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
@@ -406,26 +418,22 @@ def _next_steps(
             f"find why {missed[0].id} was missed",
             f"outscaler shadow accept {report.name} {missed[0].id}",
         )
-    missing = [
+    unmet = [condition for condition in conditions if not condition.met]
+    if not unmet:
+        return (HAND_OVER[0].removeprefix("1. "),)
+    causes = [
         f"{condition.name} {_number(condition.value)}, wanted {condition.wanted}"
-        for condition in conditions
-        if not condition.met
+        for condition in unmet
     ]
-    return (
-        f"wait or find the cause: {'; '.join(missing)}"
-        if missing
-        else HAND_OVER[0].removeprefix("1. "),
-    )
+    return (f"wait or find the cause: {'; '.join(causes)}",)
 
 
 def _headline(name: str, figures: Figures) -> str:
     """Return the figures in lines: how long, growths and removals by their verdicts, and the
     rest."""
-    acts = (
-        f"{plural(figures.compared_growths, 'growth')}, "
-        f"{plural(figures.compared_removals, 'removal')}"
-    )
-    lines = [f"{name}, {_days(figures.days)}: {acts} by Cluster Autoscaler"]
+    growths = plural(figures.compared_growths, "growth")
+    removals = plural(figures.compared_removals, "removal")
+    lines = [f"{name}, {_days(figures.days)}: {growths}, {removals} by Cluster Autoscaler"]
     lines.append(f"growth {_measured(figures.growth_agreement)}{_in_brackets(figures.growths)}")
     if figures.removals:
         lines.append(f"removals{_in_brackets(figures.removals)}")
@@ -445,23 +453,27 @@ def _headline(name: str, figures: Figures) -> str:
 
 def _in_brackets(counts: Mapping[str, int]) -> str:
     """Return the counts of a headline: ` (1 fewer, 20 same)`."""
-    return (
-        f" ({', '.join(f'{count} {verdict}' for verdict, count in counts.items())})"
-        if counts
-        else ""
-    )
+    if not counts:
+        return ""
+    parts = [f"{count} {verdict}" for verdict, count in counts.items()]
+    return f" ({', '.join(parts)})"
 
 
 def _lead(seconds: float) -> str:
     """Return the lead in words."""
     if not seconds:
         return "none"
-    length = f"{abs(seconds):g} second{'' if abs(seconds) == 1 else 's'}"
-    return f"Outscaler {length} {'earlier' if seconds > 0 else 'later'}"
+    number = abs(seconds)
+    unit = "second" if number == 1 else "seconds"
+    direction = "earlier" if seconds > 0 else "later"
+    return f"Outscaler {number:g} {unit} {direction}"
 
 
 def match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
     """Return one result as data."""
+    costs = None
+    if match.costs is not None:
+        costs = {"ours": match.costs[0], "theirs": match.costs[1]}
     return {
         "id": match.id,
         "kind": match.kind,
@@ -474,23 +486,17 @@ def match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
         "detail": match.detail,
         "approximate": match.approximate,
         "leadSeconds": match.lead,
-        "costs": None
-        if match.costs is None
-        else {"ours": match.costs[0], "theirs": match.costs[1]},
+        "costs": costs,
         "accepted": match.verdict not in AGREEING and is_accepted(match, accepted),
     }
 
 
 def _days(days: float) -> str:
     """Return a length in the largest unit of which it has at least one, two of days."""
-    for count, unit, least in (
-        (days, "day", 2),
-        (days * 24, "hour", 1),
-        (days * 1440, "minute", 0),
-    ):
-        whole = round(count)
+    units = ((days, "day", 2), (days * 24, "hour", 1), (days * 1440, "minute", 0))
+    for count, unit, least in units:
         if count >= least:
-            return f"{whole} {unit}{'' if whole == 1 else 's'}"
+            return plural(round(count), unit)
     return "0 minutes"
 
 
