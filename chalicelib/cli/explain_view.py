@@ -72,20 +72,23 @@ def as_document(explanation: Explanation, context: ExplainContext) -> dict[str, 
 
 def as_blocks(explanation: Explanation, context: ExplainContext) -> list[Block]:
     """Return the assumptions, the sentences, the facts, the tables, and the notes and gaps."""
+    facts = tuple((name, value) for name, value in explanation.facts if value)
     notes = tuple((note.code.value, sentence(note)) for note in context.plan.notes)
-    gaps = tuple(
-        (gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-")
-        for gap in explanation.gaps
-    )
-    blocks: tuple[Block, ...] = (
-        *([assumptions(context.case.assumed)] if context.case.assumed else []),
-        "\n".join(explanation.says),
-        Table(("property", "value"), tuple(fact for fact in explanation.facts if fact[1])),
+    gaps: list[tuple[str, ...]] = []
+    for gap in explanation.gaps:
+        decisions = ", ".join(gap.affected_decisions) or "-"
+        gaps.append((gap.name or gap.kind, gap.detail, decisions))
+    tables = (
+        Table(("property", "value"), facts),
         *explanation.tables,
         Table(("what", "why"), notes, title="Notes"),
-        Table(("not read", "why", "less certain decisions"), gaps, title="Not read"),
+        Table(("not read", "why", "less certain decisions"), tuple(gaps), title="Not read"),
     )
-    return [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
+    assumed = context.case.assumed
+    blocks: list[Block] = [assumptions(assumed)] if assumed else []
+    blocks.append("\n".join(explanation.says))
+    blocks += [table for table in tables if table.rows or table.empty]
+    return blocks
 
 
 def amounts(resources: Mapping[str, int]) -> str:
@@ -114,11 +117,9 @@ def weakening(
     def matters(gap: MissingData) -> bool:
         if gap.affected_decisions:
             return gap.kind not in other_side
-        return (
-            gap.kind != "Pod"
-            or not gap.name
-            or gap.name == name
-            or (bool(node) and gap.node == node)
-        )
+        if gap.kind != "Pod" or not gap.name:
+            return True
+        is_on_node = bool(node) and gap.node == node
+        return gap.name == name or is_on_node
 
     return tuple(gap for gap in plan.gaps if matters(gap))

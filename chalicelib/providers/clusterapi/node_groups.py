@@ -117,17 +117,7 @@ def make_groups(
     """Return all node groups of the cluster of these Nodes, sorted by id, and gaps about resources
     that could not become one. infra: reads what a new machine offers; now: epoch seconds, against
     which `stuckAfter` is measured; identity: which management cluster holds the objects."""
-    meant = [
-        _Candidate(
-            f"{kind}/{resource.metadata.namespace}/{resource.metadata.name}",
-            kind,
-            resource,
-            (resource.metadata.namespace, resource.cluster(settings.keys)),
-        )
-        for kind in (SET, DEPLOYMENT, POOL)
-        for resource in state.resources.get(kind, ())
-        if is_meant(resource, settings)
-    ]
+    meant = _selected(state, settings)
     clusters = (OwnCluster(*candidate.cluster) for candidate in meant)
     ownership = own_cluster(nodes, settings.specs, clusters, settings.keys, state)
     own = ownership.cluster
@@ -136,41 +126,58 @@ def make_groups(
             f"provider/{PROVIDER}", own.problem, affected_decisions=(ALL_CAPI_GROUPS,)
         )
         return Observation((), (doubt, *state.gaps))
-    # Very old versions wrote a Node annotation without the namespace, which
-    # leaves the namespace unknown.
-    owned = [
-        candidate
-        for candidate in meant
-        if candidate.cluster[1] == own.name
-        and own.namespace in {"", candidate.cluster[0]}
-        and not (candidate.kind == SET and has_deployment(candidate.resource))
-    ]
     by_name: dict[str, _Candidate] = {}
-    ambiguous = {each.name for each in owned if by_name.setdefault(each.name, each) != each}
+    ambiguous: set[str] = set()
+    for candidate in meant:
+        if _is_owned(candidate, own):
+            namesake = by_name.setdefault(candidate.name, candidate)
+            if namesake != candidate:
+                ambiguous.add(candidate.name)
     unique = [candidate for name, candidate in sorted(by_name.items()) if name not in ambiguous]
     paused_clusters = {candidate.cluster for candidate in unique} & state.paused_clusters
-    paused = {
-        each.name for each in unique if is_paused(each.resource) or each.cluster in paused_clusters
-    }
-    candidates = [candidate for candidate in unique if candidate.name not in paused]
+    paused: set[str] = set()
+    candidates: list[_Candidate] = []
+    for candidate in unique:
+        if is_paused(candidate.resource) or candidate.cluster in paused_clusters:
+            paused.add(candidate.name)
+        else:
+            candidates.append(candidate)
     overrides = resolve(policies, [candidate.name for candidate in candidates], paused)
     builder = _CapiGroupBuilder(state, nodes, settings, overrides, own, infra, now, identity)
-    groups = tuple(group for candidate in candidates if (group := builder.build(candidate)))
+    built = [builder.build(candidate) for candidate in candidates]
+    groups = tuple(group for group in built if group)
+    pause = "it is paused, so none of its node groups is changed"
+    doubled = "two objects have its name and differ, so neither is believed"
     gaps = [
-        MissingData(
-            "Cluster", "it is paused, so none of its node groups is changed", name="/".join(cluster)
-        )
-        for cluster in sorted(paused_clusters)
+        MissingData("Cluster", pause, name="/".join(cluster)) for cluster in sorted(paused_clusters)
     ]
-    gaps += [
-        MissingData(
-            "NodeGroup", "two objects have its name and differ, so neither is believed", name=name
-        )
-        for name in sorted(ambiguous)
-    ]
+    gaps += [MissingData("NodeGroup", doubled, name=name) for name in sorted(ambiguous)]
     return Observation(
         groups, (*gaps, *ownership.gaps, *overrides.gaps, *builder.gaps, *state.gaps)
     )
+
+
+def _selected(state: CapiState, settings: CapiSettings) -> list[_Candidate]:
+    """Return the resources that discovery selects."""
+    candidates: list[_Candidate] = []
+    for kind in (SET, DEPLOYMENT, POOL):
+        for resource in state.resources.get(kind, ()):
+            if is_meant(resource, settings):
+                namespace = resource.metadata.namespace
+                name = f"{kind}/{namespace}/{resource.metadata.name}"
+                cluster = (namespace, resource.cluster(settings.keys))
+                candidates.append(_Candidate(name, kind, resource, cluster))
+    return candidates
+
+
+def _is_owned(candidate: _Candidate, own: OwnCluster) -> bool:
+    """Return whether a resource belongs to a cluster and is not part of a MachineDeployment."""
+    namespace, cluster = candidate.cluster
+    # Very old versions wrote a Node annotation without the namespace, which
+    # leaves the namespace unknown.
+    if cluster != own.name or own.namespace not in {"", namespace}:
+        return False
+    return candidate.kind != SET or not has_deployment(candidate.resource)
 
 
 class _CapiGroupBuilder:
@@ -187,19 +194,19 @@ class _CapiGroupBuilder:
         now: float,
         identity: str,
     ) -> None:
-        self._state, self._settings, self._overrides = state, settings, overrides
-        self._infra, self._patience, self._identity = (
-            infra,
-            Patience(now, settings.stuck_after),
-            identity,
-        )
+        self._state = state
+        self._settings = settings
+        self._overrides = overrides
+        self._infra = infra
+        self._patience = Patience(now, settings.stuck_after)
+        self._identity = identity
+
+        def is_own(machine: CapiMachine) -> bool:
+            is_of_cluster = machine.spec.cluster_name in {"", own.name}
+            return is_of_cluster and own.namespace in {"", machine.metadata.namespace}
+
         sets = state.resources.get(SET, ())
-        machines = [
-            machine
-            for machine in state.machines
-            if machine.spec.cluster_name in {"", own.name}
-            and own.namespace in {"", machine.metadata.namespace}
-        ]
+        machines = [machine for machine in state.machines if is_own(machine)]
         self._sets = by_deployment(sets)
         self._nodes = Nodes(nodes, settings.keys, machines)
         self._machines = by_group(machines, sets, state.resources.get(POOL, ()))
@@ -216,88 +223,69 @@ class _CapiGroupBuilder:
             return None
 
     def _build(self, candidate: _Candidate) -> NodeGroup | None:
-        entry, resource = self._overrides.by_group.get(candidate.name), candidate.resource
+        entry = self._overrides.by_group.get(candidate.name)
+        resource = candidate.resource
         try:
             bounds = read_bounds(resource.annotations, self._settings.keys, entry, candidate.name)
         except BadInput as bad:
             self._warn(candidate, f"not a node group: {bad.problem}; {bad.remedy}")
             return None
-        problem = ""
         if bounds is None:
-            problem = (
-                "neither the policy nor an annotation gives a maximum" if entry is not None else ""
-            )
-        elif other := managed_by(resource) if candidate.kind == POOL else "":
-            problem = f"its size is managed by {other} (replicas-managed-by)"
+            if entry is not None:
+                problem = "neither the policy nor an annotation gives a maximum"
+                self._warn(candidate, f"not a node group: {problem}")
+            return None
+        manager = managed_by(resource) if candidate.kind == POOL else ""
+        problem = ""
+        if manager:
+            problem = f"its size is managed by {manager} (replicas-managed-by)"
         elif resource.spec.replicas is None:
             problem = "spec.replicas is not set; set it once to the size it has"
         if problem:
             self._warn(candidate, f"not a node group: {problem}")
-        return None if bounds is None or problem else self._group(candidate, bounds, entry)
+            return None
+        return self._group(candidate, bounds, entry)
 
     def _group(
         self, candidate: _Candidate, bounds: CapiBounds, group_policy: GroupPolicy | None
     ) -> NodeGroup:
-        resource, is_pool = candidate.resource, candidate.kind == POOL
+        resource = candidate.resource
+        is_pool = candidate.kind == POOL
+        size = resource.spec.replicas or 0
         machines = self._machines.get(resource.metadata.uid, [])
+        sets = self._sets.get(resource.metadata.uid, ())
         matches = [(machine, self._nodes.match(machine)) for machine in machines]
         restrained = Restraint()
         if is_pool:
             restrained = Restraint(pool_held(resource, machines, self._settings))
         elif candidate.kind == DEPLOYMENT:
-            restrained = restraint(resource, self._sets.get(resource.metadata.uid, ()))
+            restrained = restraint(resource, sets)
         listed = listed_instances(resource, machines, self._nodes) if is_pool else ()
-        joined = next((match.node for _, match in matches if match.node is not None), None)
+        nodes = [match.node for _, match in matches]
+        first_node = next((node for node in nodes if node is not None), None)
+        example_node = first_node or self._nodes.first(listed)
         template = make_template(
-            candidate.name,
-            candidate.kind,
-            resource,
-            self._settings,
-            joined or self._nodes.first(listed),
-            self._infra,
+            candidate.name, candidate.kind, resource, self._settings, example_node, self._infra
         )
         options, warnings = read_options(resource.annotations, self._settings.keys)
-        lacks = is_pool and len(machines) + len(listed) < (resource.spec.replicas or 0)
-        stuck = pool_stuck(resource, self._patience) if lacks else ""
+        is_incomplete = is_pool and len(machines) + len(listed) < size
+        stuck = pool_stuck(resource, self._patience) if is_incomplete else ""
         for warning in filter(None, (*template.warnings, *warnings, stuck)):
             self._warn(candidate, warning)
-        sets = self._sets.get(resource.metadata.uid, ())
         revisions = Revisions(candidate.kind, resource, sets)
         instances = [
             self._instance(machine, match, restrained, revisions) for machine, match in matches
         ]
-        doubts = [
-            (machine.handle, match.doubt)
-            for machine, match in matches
-            if match.doubt and not machine.leaving
-        ]
-        doubts += [(instance.id, instance.held) for instance in listed if instance.held]
-        # one gap per group, regardless of the number of its Machines with an uncertain Node
-        if doubts:
-            more = f"; {len(doubts) - 1} more of its machines are held" if len(doubts) > 1 else ""
-            self._warn(
-                candidate,
-                f"{doubts[0][0][:_SHOWN]} is neither removed nor discarded: {doubts[0][1]}{more}",
-            )
-        nodes = (
-            *(match.node for _, match in matches),
-            *(self._nodes.named(each.node) for each in listed),
-        )
+        self._warn_of_doubts(candidate, matches, listed)
+        nodes += [self._nodes.named(instance.node) for instance in listed]
         node_labels = [node.labels for node in (template.node, *nodes) if node is not None]
-        # The API server assigns the uid, so the claim does not depend on the address or account
-        # through which the group is reached: it identifies the group globally.
-        uid = (
-            f"{self._identity}/{resource.metadata.uid}"
-            if self._identity and resource.metadata.uid
-            else ""
-        )
-        claim = hashlib.sha256(uid.encode()).hexdigest()[:32] if uid else ""
+        failure_domains = self._state.failure_domains.get(candidate.cluster, ())
         return NodeGroup(
             id=candidate.name,
             provider=PROVIDER,
             min=bounds.min,
             max=bounds.max,
-            target=resource.spec.replicas or 0,
+            target=size,
             instances=(*instances, *listed),
             template=template.node,
             template_error=template.problem,
@@ -307,37 +295,58 @@ class _CapiGroupBuilder:
             options=options,
             priority=group_policy.priority if group_policy else 0,
             scale_down_held=restrained.group,
-            claim=claim,
+            claim=self._claim(resource),
             name=resource.metadata.name,
             spot=is_interruptible(resource, machines, node_labels),
             busy=rollout(candidate.kind, resource, sets),
-            zones=possible_zones(
-                candidate.kind,
-                resource,
-                self._state.failure_domains.get(candidate.cluster, ()),
-                self._settings,
-            ),
+            zones=possible_zones(candidate.kind, resource, failure_domains, self._settings),
             size_writer=size_writer(resource),
         )
+
+    def _warn_of_doubts(
+        self,
+        candidate: _Candidate,
+        matches: Sequence[tuple[CapiMachine, Match]],
+        listed: Sequence[Instance],
+    ) -> None:
+        """Add one gap, regardless of the number of Machines with an uncertain Node."""
+        staying = [(machine, match) for machine, match in matches if not machine.leaving]
+        doubts = [(machine.handle, match.doubt) for machine, match in staying if match.doubt]
+        doubts += [(instance.id, instance.held) for instance in listed if instance.held]
+        if not doubts:
+            return
+        name, doubt = doubts[0]
+        others = len(doubts) - 1
+        more = f"; {others} more of its machines are held" if others else ""
+        self._warn(candidate, f"{name[:_SHOWN]} is neither removed nor discarded: {doubt}{more}")
+
+    def _claim(self, resource: CapiResource) -> str:
+        """Return what identifies the group globally. The API server assigns the uid, so it does not
+        depend on the address or account through which the group is reached."""
+        uid = resource.metadata.uid
+        if not self._identity or not uid:
+            return ""
+        global_uid = f"{self._identity}/{uid}"
+        return hashlib.sha256(global_uid.encode()).hexdigest()[:32]
 
     def _instance(
         self, machine: CapiMachine, match: Match, restrained: Restraint, revisions: Revisions
     ) -> Instance:
         instance = classify(machine, match, self._patience)
-        stays = (
-            not instance.held
-            and restrained.only
-            and controller(machine.metadata, SET) != restrained.only
-        )
+        held = instance.held
+        if not held and restrained.only:
+            is_other = controller(machine.metadata, SET) != restrained.only
+            held = restrained.others if is_other else held
+        now = self._patience.now
+        mark = machine.mark(self._settings.keys) or ""
         return msgspec.structs.replace(
             instance,
-            held=restrained.others if stays else instance.held,
+            held=held,
             outdated=revisions.difference(machine, match.node),
             busy=work_on(machine),
             repaired_by=self._repairers.of(machine),
-            left_mark=is_forgotten(machine.mark(self._settings.keys) or "", self._patience.now)
-            and not machine.leaving,
-            born=born(machine, self._patience.now),
+            left_mark=is_forgotten(mark, now) and not machine.leaving,
+            born=born(machine, now),
         )
 
     def _error(self, candidate: _Candidate) -> str:
@@ -347,7 +356,8 @@ class _CapiGroupBuilder:
         unread = self._state.missing(MACHINE, namespace)
         if not unread and candidate.kind == DEPLOYMENT:
             unread = self._state.missing(SET, namespace)
-        if problem := self._overrides.contested.get(candidate.name, "") or unread:
+        problem = self._overrides.contested.get(candidate.name, "") or unread
+        if problem:
             return problem
         entry = candidate.resource.labels.get(_TOPOLOGY.get(candidate.kind, ""), "")
         if not entry or (namespace, cluster, entry) not in self._state.topology_replicas:
@@ -361,9 +371,8 @@ class _CapiGroupBuilder:
 
     def _warn(self, candidate: _Candidate, detail: str) -> None:
         metadata = candidate.resource.metadata
-        self.gaps.append(
-            MissingData(candidate.kind, detail, name=f"{metadata.namespace}/{metadata.name}")
-        )
+        name = f"{metadata.namespace}/{metadata.name}"
+        self.gaps.append(MissingData(candidate.kind, detail, name=name))
 
 
 # -- options in annotations
@@ -440,28 +449,22 @@ def read_bounds(
     """Return the bounds, None if the resource is not meant to be a group; raises BadInput
     for invalid bounds. A bound in the policy replaces the annotation, which is then not
     read. place: the resource."""
-    low = (
-        policy.min
-        if policy and policy.min is not None
-        else _annotation(annotations, keys.min_size, place)
-    )
-    high = (
-        policy.max
-        if policy and policy.max is not None
-        else _annotation(annotations, keys.max_size, place)
-    )
-    if not low and not high:
+    least = policy.min if policy else None
+    if least is None:
+        least = _annotation(annotations, keys.min_size, place)
+    most = policy.max if policy else None
+    if most is None:
+        most = _annotation(annotations, keys.max_size, place)
+    if not least and not most:
         return None
-    low, high = low or 0, high or 0
-    if low < 0:
-        raise BadInput(place, f"the minimum {low} is negative", "write 0 or more")
-    if high < low:
-        raise BadInput(
-            place,
-            f"the maximum {high} is below the minimum {low}",
-            f"set {keys.max_size} to {low} or more",
-        )
-    return CapiBounds(low, high)
+    least = least or 0
+    most = most or 0
+    if least < 0:
+        raise BadInput(place, f"the minimum {least} is negative", "write 0 or more")
+    if most < least:
+        problem = f"the maximum {most} is below the minimum {least}"
+        raise BadInput(place, problem, f"set {keys.max_size} to {least} or more")
+    return CapiBounds(least, most)
 
 
 def _annotation(annotations: Mapping[str, str], key: str, place: str) -> int | None:
@@ -513,27 +516,23 @@ def resolve(
         elif not fits:
             gaps.append(_gap(entry, _not_found(entry, names, sorted(paused))))
         elif fits[0] in by_group:
-            gaps.append(
-                _gap(
-                    entry,
-                    (
-                        f"{fits[0]} already has the entry {by_group[fits[0]].id!r}; remove one of "
-                        "the two"
-                    ),
-                )
-            )
+            other = by_group[fits[0]].id
+            problem = f"{fits[0]} already has the entry {other!r}; remove one of the two"
+            gaps.append(_gap(entry, problem))
         else:
             by_group[fits[0]] = entry
     return Overrides(by_group, contested, tuple(gaps))
 
 
 def _not_found(group_policy: GroupPolicy, groups: Sequence[str], paused: Sequence[str]) -> str:
-    if name := next((group for group in paused if speaks_of(group_policy, group)), ""):
-        return f"{name} is paused, so it is left alone"
-    shown = ", ".join(groups[:5]) + (", …" if len(groups) > 5 else "")
+    paused_name = next((group for group in paused if speaks_of(group_policy, group)), "")
+    if paused_name:
+        return f"{paused_name} is paused, so it is left alone"
+    shown = ", ".join(groups[:5]) or "none"
+    if len(groups) > 5:
+        shown += ", …"
     return (
-        "no such MachineDeployment, MachineSet or MachinePool in this cluster; there are: "
-        f"{shown or 'none'}"
+        f"no such MachineDeployment, MachineSet or MachinePool in this cluster; there are: {shown}"
     )
 
 
