@@ -29,23 +29,21 @@ class PodPart(msgspec.Struct, frozen=True):
 def answer(context: ExplainContext, name: str) -> Explanation:
     """Explain the plan for a pod. name: `namespace/name`, or a name that exists in only one
     namespace. Raises BadInput."""
-    snapshot, plan = context.case.snapshot, context.plan
+    snapshot = context.case.snapshot
+    plan = context.plan
     pods_by_key = {pod.key: pod for pod in snapshot.pods}
     if name not in pods_by_key:
-        unreadable = next(
-            (gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None
-        )
+        gaps_of_pods = (gap for gap in plan.gaps if gap.kind == "Pod")
+        unreadable = next((gap for gap in gaps_of_pods if gap.name == name), None)
         if unreadable is not None:
             says = f"Pod {name} was not read: {unreadable.detail}."
             gaps = weakening(plan, removal=False, name=name)
             return Explanation("pod", name, (says,), {"verdict": "unreadable"}, gaps=gaps)
     pod = namespaced(name, pods_by_key, "explain pod", "pod")
     cls = snapshot.cls(pod)
-    parts = [
-        part
-        for part in (_running(context, pod, cls), pending(context, pod.key, bound=bool(pod.node)))
-        if part
-    ]
+    running = _running(context, pod, cls)
+    waiting = pending(context, pod.key, bound=bool(pod.node))
+    parts = [part for part in (running, waiting) if part]
     if not parts:
         parts = [PodPart(f"Pod {pod.key} is not mentioned in the plan.", {"verdict": "unknown"})]
     data: dict[str, Any] = {}
@@ -71,15 +69,11 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         ("node group", _group_of(context, pod.node)),
         ("the scheduler says", "" if pod.node else pod.scheduled_message),
     )
-    return Explanation(
-        "pod",
-        pod.key,
-        tuple(part.says for part in parts),
-        {"verdict": data.pop("verdict"), **data, "pod": about},
-        facts,
-        tuple(table for part in parts for table in part.tables),
-        weakening(plan, removal=bool(pod.node), name=pod.key),
-    )
+    all_says = tuple(part.says for part in parts)
+    data = {"verdict": data.pop("verdict"), **data, "pod": about}
+    tables = tuple(table for part in parts for table in part.tables)
+    gaps = weakening(plan, removal=bool(pod.node), name=pod.key)
+    return Explanation("pod", pod.key, all_says, data, facts, tables, gaps)
 
 
 def _group_of(context: ExplainContext, node: str) -> str:
@@ -87,37 +81,42 @@ def _group_of(context: ExplainContext, node: str) -> str:
 
     snapshot = context.case.snapshot
     host = next((candidate for candidate in snapshot.nodes if candidate.name == node), None)
-    return (
-        ""
-        if host is None
-        else next((group.id for group in snapshot.groups if owned_by(group, host)), "")
-    )
+    if host is None:
+        return ""
+    return next((group.id for group in snapshot.groups if owned_by(group, host)), "")
 
 
 def _running(context: ExplainContext, pod: Pod, pod_class: PodClass) -> PodPart | None:
     """Say where the pod runs and what happens to its node; None for a pod without a node."""
     if not pod.node:
         return None
-    plan, node = context.plan, pod.node
-    says = f"Pod {pod.key} runs on node {node}" + (" and is being deleted" if pod.deleted else "")
+    plan = context.plan
+    node = pod.node
+    says = f"Pod {pod.key} runs on node {node}"
+    if pod.deleted:
+        says += " and is being deleted"
     data: dict[str, Any] = {"verdict": "runs", "node": node}
     removal = next((removal for removal in plan.removals if removal.node == node), None)
     if removal is not None:
         fate, destination = _fate_in_removal(removal, pod, pod_class)
-        data |= {"nodeVerdict": "removed", **({"destination": destination} if destination else {})}
+        data["nodeVerdict"] = "removed"
+        if destination:
+            data["destination"] = destination
         return PodPart(f"{says}. The node would be removed now ({removal.kind}): {fate}.", data)
     stays = next((verdict for verdict in plan.unremovable if verdict.node == node), None)
     unneeded = node in plan.unneeded
     data["nodeVerdict"] = "unneeded" if unneeded else "stays"
     if stays is None:
         return PodPart(f"{says}.", data)
-    data["nodeReason"] = coded(stays.reason) | ({"pod": stays.pod} if stays.pod else {})
+    reason = coded(stays.reason)
+    if stays.pod:
+        reason["pod"] = stays.pod
+    data["nodeReason"] = reason
+    why = sentence(stays.reason)
     if unneeded:
-        return PodPart(
-            f"{says}. The node is unneeded and stays for now: {sentence(stays.reason)}.", data
-        )
-    why = "because of this pod: " if stays.pod == pod.key else ""
-    return PodPart(f"{says}. The node stays: {why}{sentence(stays.reason)}.", data)
+        return PodPart(f"{says}. The node is unneeded and stays for now: {why}.", data)
+    cause = "because of this pod: " if stays.pod == pod.key else ""
+    return PodPart(f"{says}. The node stays: {cause}{why}.", data)
 
 
 def _fate_in_removal(removal: Removal, pod: Pod, pod_class: PodClass) -> tuple[str, str]:
@@ -155,35 +154,28 @@ def _promised(context: ExplainContext, key: str, subject: str) -> PodPart | None
     if scale_up is not None:
         number = promise.number if promise is not None else 0
         which = f"new node {number}" if number else "a new node"
-        data |= {
-            "verdict": "newNode",
-            "group": scale_up.group,
-            **({"number": number} if number else {}),
-        }
+        group = scale_up.group
+        data["verdict"] = "newNode"
+        data["group"] = group
+        if number:
+            data["number"] = number
         sizes = {"from": scale_up.from_size, "to": scale_up.to_size, "max": scale_up.max}
-        data["growth"] = {"group": scale_up.group, **sizes}
-        return PodPart(
-            f"{subject} is expected on {which} of group {scale_up.group}, which grows "
-            f"{scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max}).{contest}",
-            data,
-            (_other_groups(plan, scale_up.group),),
-        )
+        data["growth"] = {"group": group, **sizes}
+        growth = f"{scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max})"
+        place = f"{which} of group {group}, which grows {growth}"
+        says = f"{subject} is expected on {place}.{contest}"
+        return PodPart(says, data, (_other_groups(plan, group),))
     if key in plan.fits_existing:
         node = promise.node if promise is not None else ""
-        exists = any(candidate.name == node for candidate in context.case.snapshot.nodes)
-        which = f"node {node}" if node else "a node that exists or is on its way"
-        coming = ", which is on its way" if node and not exists else ""
-        data |= {
-            "verdict": "fitsExisting",
-            **({"fitsOn": node, "upcoming": not exists} if node else {}),
-        }
-        return PodPart(
-            (
-                f"{subject} fits on {which}{coming}: nothing is grown for "
-                f"it.{contest}{_waits(promise)}"
-            ),
-            data,
-        )
+        data["verdict"] = "fitsExisting"
+        place = "a node that exists or is on its way"
+        if node:
+            exists = any(candidate.name == node for candidate in context.case.snapshot.nodes)
+            data["fitsOn"] = node
+            data["upcoming"] = not exists
+            place = f"node {node}" if exists else f"node {node}, which is on its way"
+        says = f"{subject} fits on {place}: nothing is grown for it.{contest}{_waits(promise)}"
+        return PodPart(says, data)
     return None
 
 
@@ -191,23 +183,21 @@ def _waits(placement: PodPlacement | None) -> str:
     """Return a sentence to append for a pod that waits for what its node does not have yet."""
     if placement is None or not placement.lacks:
         return ""
-    return (
-        " The node is not finished, so this is not certain; still missing: "
-        f"{', '.join(placement.lacks)}."
-    )
+    missing = ", ".join(placement.lacks)
+    return f" The node is not finished, so this is not certain; still missing: {missing}."
 
 
 def _other_groups(plan: Plan, chosen: str) -> Table:
     """Return what other groups could have provided in this pass, for all pods together."""
     rows = []
     for verdict in plan.groups:
-        if verdict.group != chosen and verdict.option_nodes:
-            option = (
-                f"{verdict.option_nodes} nodes for {verdict.option_pods} pods, waste "
-                f"{verdict.waste or 0.0:.2f}"
-            )
+        if verdict.group == chosen:
+            continue
+        if verdict.option_nodes:
+            waste = f"{verdict.waste or 0.0:.2f}"
+            option = f"{verdict.option_nodes} nodes for {verdict.option_pods} pods, waste {waste}"
             rows.append((verdict.group, option))
-        elif verdict.group != chosen and verdict.skipped is not None:
+        elif verdict.skipped is not None:
             rows.append((verdict.group, sentence(verdict.skipped)))
     return Table(("group", "best option, or why not"), tuple(rows), title="Other groups")
 
@@ -220,16 +210,16 @@ def _unschedulable(plan: Plan, unschedulable: UnschedulablePods, subject: str) -
     others = f", like {plural(alike, 'other')} of its class" if alike else ""
     why = "" if unschedulable.reasons else ": there are no node groups"
     by_group = unschedulable.reasons.items()
+    skipped: dict[str, dict[str, Any]] = {}
+    for verdict in plan.groups:
+        if verdict.skipped is not None:
+            skipped[verdict.group] = coded(verdict.skipped)
     data = {
         "verdict": "unschedulable",
         "alike": len(unschedulable.pods),
         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in by_group},
         "details": {group: [coded(reason) for reason in reasons] for group, reasons in by_group},
-        "skipped": {
-            verdict.group: coded(verdict.skipped)
-            for verdict in plan.groups
-            if verdict.skipped is not None
-        },
+        "skipped": skipped,
         "nodes": unschedulable.nodes,
         "against": {text(reason): count for reason, count in unschedulable.against},
     }

@@ -55,7 +55,10 @@ def open_api(
     IAM is unavailable. Every call of the API raises ProviderError, also if the secret cannot be
     read (Transient), if its contents are unusable, or if IAM refuses a request (Unauthorized).
     """
-    services, now, limit, agency = connection.means, connection.now, WaitLimit(), settings.agency
+    services = connection.means
+    now = connection.now
+    limit = WaitLimit()
+    agency = settings.agency
     keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
 
     def root(service: Service) -> str:
@@ -74,6 +77,9 @@ def open_api(
             account = account_digest(key.secret, key.key.reveal(), *role)
         return f"{PROVIDER}/{account}/{settings.region}/{kind}"
 
+    def call_budget(kind: str) -> CallBudget:
+        return CallBudget(services, lambda: cache_key(kind), settings.calls_per_second, limit)
+
     def client(source: SecretSource[CceCredential], kind: str, limits: Limits = LIMITS) -> Http:
         return Http(
             PROVIDER,
@@ -83,7 +89,7 @@ def open_api(
             sign=lambda call: signed(call, source.current(), now()),
             secrets=lambda: source.current().secrets,
             explain=error_for,
-            budget=CallBudget(services, lambda: cache_key(kind), settings.calls_per_second, limit),
+            budget=call_budget(kind),
             limits=limits,
         )
 
@@ -91,9 +97,11 @@ def open_api(
     if agency:
         by_key = client(keys, "agencies")
         store = of_this_process() if sessions is None else sessions
-        source = Assumed(
-            keys, agency, iam_root, lambda: granted(by_key, iam_root, agency, now()), store, now
-        )
+
+        def request() -> CceCredential:
+            return granted(by_key, iam_root, agency, now())
+
+        source = Assumed(keys, agency, iam_root, request, store, now)
     projects = Projects(
         client(source, "iam"),
         iam_root,
@@ -102,14 +110,15 @@ def open_api(
         key=lambda: cache_key("project"),
         now=now,
     )
-    priced = settings.read_prices and (
-        Service.BSS in settings.endpoints or Service.CCE not in settings.endpoints
-    )
+    has_price_service = Service.BSS in settings.endpoints or Service.CCE not in settings.endpoints
+    prices = None
+    if settings.read_prices and has_price_service:
+        prices = (root(Service.BSS), client(source, Service.BSS, price_reader.LIMITS))
     return CceApi(
         settings.cluster_id,
         (root(Service.CCE), client(source, Service.CCE)),
         (root(Service.ECS), client(source, Service.ECS)),
-        (root(Service.BSS), client(source, Service.BSS, price_reader.LIMITS)) if priced else None,
+        prices,
         project=(lambda: settings.project_id) if settings.project_id else projects.id,
         cache=services.cache,
         key=cache_key,
