@@ -17,6 +17,7 @@ from chalicelib.cli import plan_output
 from chalicelib.cli.output import Block, Table, warn
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.plan_output import some
+from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import format_time
@@ -54,7 +55,8 @@ def policy_of(policy: Policy, settings: Sequence[str]) -> Policy:
 
 def names_of(settings: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the compared options, each once."""
-    return tuple(dict.fromkeys(setting.partition("=")[0].strip() for setting in settings))
+    names = (setting.partition("=")[0].strip() for setting in settings)
+    return tuple(dict.fromkeys(names))
 
 
 def differing(first_policy: Policy, second_policy: Policy) -> tuple[str, ...]:
@@ -67,48 +69,26 @@ def differing(first_policy: Policy, second_policy: Policy) -> tuple[str, ...]:
 def as_document(pair: Pair) -> dict[str, Any]:
     """Return both plans as `plan` prints them, each with its values of the compared
     options, and the differences."""
-    return {
-        "plans": [
-            {
-                "options": {name: _shown(policy, name) for name in pair.options},
-                "plan": plan_output.as_document(decided.plan, decided.timings, pair.case.assumed),
-            }
-            for policy, decided in zip(pair.policies, pair.decided, strict=True)
-        ],
-        "difference": _difference(pair),
-    }
+    plans: list[dict[str, Any]] = []
+    for policy, planned in zip(pair.policies, pair.decided, strict=True):
+        options = {name: _shown(policy, name) for name in pair.options}
+        plan = plan_output.as_document(planned.plan, planned.timings, pair.case.assumed)
+        plans.append({"options": options, "plan": plan})
+    return {"plans": plans, "difference": _difference(pair)}
 
 
 def as_blocks(pair: Pair) -> list[Block]:
     """Return the options, the totals, and the groups and pods in which the plans differ."""
-    difference, first = _difference(pair), pair.plans[0]
-    totals = [
-        (name, *(_text(_shown(policy, name)) for policy in pair.policies)) for name in pair.options
-    ]
-    totals += [(title, *map(_text, difference[key])) for key, title in _TOTALS if key in difference]
-    groups = [
-        (group["group"], *(_change(group, side) for side in (0, 1)))
-        for group in difference["groups"]
-    ]
-    pods = [
-        (title, str(len(difference[key])), some(difference[key]))
-        for key, title in _LISTS
-        if difference.get(key)
-    ]
+    difference = _difference(pair)
+    first = pair.plans[0]
     headline = f"Cluster {first.cluster} at {format_time(pair.case.now)}: two plans."
-    alike = "the same pods get a node in both"
-    return [
-        *([plan_output.assumptions(pair.case.assumed)] if pair.case.assumed else []),
-        "\n".join([*plan_output.headline(first), headline]),
-        Table(("", "first", "second"), tuple(totals), title="In all", right=frozenset({1, 2})),
-        Table(
-            ("group", "first", "second"),
-            tuple(groups),
-            title="Node groups",
-            empty="neither changes a group",
-        ),
-        Table(("what", "how many", "which"), tuple(pods), title="Where they differ", empty=alike),
-    ]
+    assumed = pair.case.assumed
+    blocks: list[Block] = [plan_output.assumptions(assumed)] if assumed else []
+    blocks.append("\n".join([*plan_output.headline(first), headline]))
+    blocks.append(_totals_table(pair, difference))
+    blocks.append(_groups_table(difference["groups"]))
+    blocks.append(_lists_table(difference))
+    return blocks
 
 
 _LISTS = (
@@ -127,12 +107,38 @@ _TOTALS = (
 )
 
 
+def _totals_table(pair: Pair, difference: dict[str, Any]) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for name in pair.options:
+        values = [_shown(policy, name) for policy in pair.policies]
+        rows.append((name, *map(_text, values)))
+    for key, title in _TOTALS:
+        if key in difference:
+            rows.append((title, *map(_text, difference[key])))
+    columns = ("", "first", "second")
+    return Table(columns, tuple(rows), title="In all", right=frozenset({1, 2}))
+
+
+def _groups_table(groups: list[dict[str, Any]]) -> Table:
+    rows = [(group["group"], _change(group, 0), _change(group, 1)) for group in groups]
+    columns = ("group", "first", "second")
+    return Table(columns, tuple(rows), title="Node groups", empty="neither changes a group")
+
+
+def _lists_table(difference: dict[str, Any]) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for key, title in _LISTS:
+        names = difference.get(key)
+        if names:
+            rows.append((title, str(len(names)), some(names)))
+    alike = "the same pods get a node in both"
+    columns = ("what", "how many", "which")
+    return Table(columns, tuple(rows), title="Where they differ", empty=alike)
+
+
 def _difference(pair: Pair) -> dict[str, Any]:
     plans = pair.plans
-    placed = [
-        {pod for up in plan.scale_ups for pod in up.pods} | set(plan.fits_existing)
-        for plan in plans
-    ]
+    first, second = (_pods_with_place(plan) for plan in plans)
     difference: dict[str, Any] = {
         "groups": _groups(plans),
         "nodes": [sum(up.to_size - up.from_size for up in plan.scale_ups) for plan in plans],
@@ -140,18 +146,24 @@ def _difference(pair: Pair) -> dict[str, Any]:
         "fitsExisting": [len(plan.fits_existing) for plan in plans],
         "left": [sum(len(verdict.pods) for verdict in plan.unschedulable) for plan in plans],
         "removals": [len(plan.removals) for plan in plans],
-        "onlyFirst": sorted(placed[0] - placed[1]),
-        "onlySecond": sorted(placed[1] - placed[0]),
+        "onlyFirst": sorted(first - second),
+        "onlySecond": sorted(second - first),
     }
-    priced = any(policy.prices is not None for policy in pair.policies)
-    if priced or any(group.price for group in pair.case.snapshot.groups):
-        costs = [
-            cost(pair.case, policy, plan) for policy, plan in zip(pair.policies, plans, strict=True)
-        ]
+    has_own_prices = any(policy.prices is not None for policy in pair.policies)
+    if has_own_prices or any(group.price for group in pair.case.snapshot.groups):
+        pairs = zip(pair.policies, plans, strict=True)
+        costs = [cost(pair.case, policy, plan) for policy, plan in pairs]
         difference["cost"] = [round(total.added, 6) for total in costs]
         difference["saved"] = [round(total.saved, 6) for total in costs]
         difference["unpriced"] = sorted({name for total in costs for name in total.unknown})
     return difference
+
+
+def _pods_with_place(plan: Plan) -> set[str]:
+    pods = set(plan.fits_existing)
+    for up in plan.scale_ups:
+        pods.update(up.pods)
+    return pods
 
 
 def _groups(plans: tuple[Plan, Plan]) -> list[dict[str, Any]]:
@@ -160,31 +172,33 @@ def _groups(plans: tuple[Plan, Plan]) -> list[dict[str, Any]]:
     scale_ups = [{up.group: up for up in plan.scale_ups} for plan in plans]
     removals = [Counter(removal.group for removal in plan.removals) for plan in plans]
     sizes = {verdict.group: verdict.target for plan in plans for verdict in plan.groups}
-    names = sorted(
-        {name for side in scale_ups for name in side} | {name for side in removals for name in side}
-    )
-    return [
-        {
+    names: set[str] = set()
+    names = names.union(*scale_ups, *removals)
+    groups: list[dict[str, Any]] = []
+    for name in sorted(names):
+        size = sizes.get(name, 0)
+        ups = [side.get(name) for side in scale_ups]
+        sizes_before = [up.from_size for up in ups if up is not None]
+        group = {
             "group": name,
-            "from": next(
-                (side[name].from_size for side in scale_ups if name in side), sizes.get(name, 0)
-            ),
-            "to": [
-                side[name].to_size if name in side else sizes.get(name, 0) for side in scale_ups
-            ],
-            "pods": [len(side[name].pods) if name in side else 0 for side in scale_ups],
+            "from": sizes_before[0] if sizes_before else size,
+            "to": [size if up is None else up.to_size for up in ups],
+            "pods": [0 if up is None else len(up.pods) for up in ups],
             "removals": [side[name] for side in removals],
         }
-        for name in names
-    ]
+        groups.append(group)
+    return groups
 
 
 def _change(group: dict[str, Any], side: int) -> str:
+    size_before = group["from"]
+    size_after = group["to"][side]
+    removed = group["removals"][side]
     parts = []
-    if group["to"][side] != group["from"]:
-        parts.append(f"{group['from']} -> {group['to'][side]} for {group['pods'][side]} pods")
-    if group["removals"][side]:
-        parts.append(f"{group['removals'][side]} removed")
+    if size_after != size_before:
+        parts.append(f"{size_before} -> {size_after} for {group['pods'][side]} pods")
+    if removed:
+        parts.append(f"{removed} removed")
     return ", ".join(parts) or "-"
 
 
@@ -196,33 +210,29 @@ def cost(inputs: PlanInputs, policy: Policy, plan: Plan) -> Cost:
 
     state = build_cluster_state(inputs.snapshot, policy, inputs.memory, inputs.now)
     nodes = {node.name: node for node in inputs.snapshot.nodes}
+    groups = [group.group for group in state.groups.values()]
+    book = price_book(policy.prices, groups, spot=policy.spot is not None)
+
+    def hourly(node: Node | None, group: str) -> float | None:
+        return None if node is None else book.hourly(node, state.groups[group].group)
+
+    added = saved = 0.0
     unknown: list[str] = []
-    sums = {"added": 0.0, "saved": 0.0}
-    book = price_book(
-        policy.prices,
-        [group.group for group in state.groups.values()],
-        spot=policy.spot is not None,
-    )
-    templates = {
-        name: group.template.node
-        for name, group in state.groups.items()
-        if group.template is not None
-    }
-    moves = [
-        ("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size)
-        for up in plan.scale_ups
-    ]
-    moves += [
-        ("saved", removal.node, removal.group, nodes.get(removal.node), 1)
-        for removal in plan.removals
-    ]
-    for kind, name, group, node, count in moves:
-        price = None if node is None else book.hourly(node, state.groups[group].group)
+    for up in plan.scale_ups:
+        grown = state.groups.get(up.group)
+        template = grown.template if grown is not None else None
+        price = hourly(template.node if template is not None else None, up.group)
         if price is None:
-            unknown.append(name)
+            unknown.append(up.group)
         else:
-            sums[kind] += price * count
-    return Cost(sums["added"], sums["saved"], tuple(unknown))
+            added += price * (up.to_size - up.from_size)
+    for removal in plan.removals:
+        price = hourly(nodes.get(removal.node), removal.group)
+        if price is None:
+            unknown.append(removal.node)
+        else:
+            saved += price
+    return Cost(added, saved, tuple(unknown))
 
 
 def _shown(policy: Policy, name: str) -> Any:
@@ -231,15 +241,15 @@ def _shown(policy: Policy, name: str) -> Any:
     from chalicelib.policy.options import ROWS, attribute
 
     row = ROWS.get(name)
-    lands = attribute(row) if row is not None else ""
-    return (
-        row.kind.show(getattr(policy.options, lands))
-        if row is not None and hasattr(Options(), lands)
-        else None
-    )
+    if row is None:
+        return None
+    option = attribute(row)
+    return row.kind.show(getattr(policy.options, option)) if hasattr(Options(), option) else None
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)

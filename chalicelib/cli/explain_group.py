@@ -117,9 +117,9 @@ def _next_times(context: ExplainContext, rules: Sequence[RuleVerdict]) -> dict[s
     return plan_output.next_times(rules, case.policy, context.decided.memory, case.now)
 
 
-def _refusal_data(unserved: UnschedulablePods, group: str) -> dict[str, Any]:
-    reasons = [coded(reason) for reason in unserved.reasons[group]]
-    return {"pods": list(unserved.pods), "reasons": reasons}
+def _refusal_data(unschedulable: UnschedulablePods, group: str) -> dict[str, Any]:
+    reasons = [coded(reason) for reason in unschedulable.reasons[group]]
+    return {"pods": list(unschedulable.pods), "reasons": reasons}
 
 
 def _refusals_table(refused: Iterable[UnschedulablePods], group: str) -> Table:

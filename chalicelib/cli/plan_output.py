@@ -22,6 +22,7 @@ from chalicelib.model.plan import (
     Contest,
     GroupVerdict,
     HeadroomVerdict,
+    LifecycleVerdict,
     NodeVerdict,
     Plan,
     PodPlacement,
@@ -51,109 +52,109 @@ def as_document(
 ) -> dict[str, Any]:
     """Return the JSON document; timings in seconds; assumed: a sentence for each hypothetical
     change (cli/whatif.py)."""
-    restarts = (
-        {"restarts": [_restart_data(restart) for restart in plan.restarts]} if plan.restarts else {}
-    )
-    unread = unread_providers(plan)
-    return {
+    document: dict[str, Any] = {
         "plan": plan.id,
         "cluster": plan.cluster,
         "at": format_time(plan.at),
         "assumed": list(assumed),
-        "scaleUps": [
-            {
-                "group": up.group,
-                "from": up.from_size,
-                "to": up.to_size,
-                "pods": list(up.pods),
-                **growth_data(up),
-            }
-            for up in plan.scale_ups
-        ],
-        "unschedulable": [
-            {
-                "pods": list(verdict.pods),
-                "reasons": {
-                    group: [text(reason) for reason in reasons]
-                    for group, reasons in verdict.reasons.items()
-                },
-                "details": {
-                    group: [sentence(reason) for reason in reasons]
-                    for group, reasons in verdict.reasons.items()
-                },
-                "nodes": verdict.nodes,
-                "against": {text(reason): count for reason, count in verdict.against},
-                **sureness(verdict),
-            }
-            for verdict in plan.unschedulable
-        ],
+        "scaleUps": [_scale_up_data(up) for up in plan.scale_ups],
+        "unschedulable": [_unschedulable_data(verdict) for verdict in plan.unschedulable],
         "fitsExisting": list(plan.fits_existing),
         "promises": [promise_data(promise) for promise in plan.promises],
         "notLookedAt": [
             {"pods": list(ignored.pods), **_coded(ignored.reason)} for ignored in plan.ignored
         ],
-        "scaleDowns": [
-            {
-                "node": removal.node,
-                "group": removal.group,
-                "kind": removal.kind,
-                "evict": list(removal.evict),
-                "destinations": dict(sorted(removal.destinations.items())),
-                **removal_data(removal),
-            }
-            for removal in plan.removals
-        ],
-        **restarts,
-        "unneeded": list(plan.unneeded),
-        "unremovable": [
-            {
-                "node": verdict.node,
-                **_coded(verdict.reason),
-                **({"pod": verdict.pod} if verdict.pod else {}),
-            }
-            for verdict in plan.unremovable
-        ],
-        "groups": [_group_data(verdict) for verdict in plan.groups],
-        **_asked_for(plan),
-        "notes": [_coded(note) for note in plan.notes],
-        **({"unreadProviders": unread} if unread else {}),
-        "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
-        "health": msgspec.to_builtins(msgspec.structs.asdict(plan.health)),
-        "timings": {name: round(seconds, 4) for name, seconds in timings.items()},
+        "scaleDowns": [_scale_down_data(removal) for removal in plan.removals],
     }
+    if plan.restarts:
+        document["restarts"] = [_restart_data(restart) for restart in plan.restarts]
+    document["unneeded"] = list(plan.unneeded)
+    document["unremovable"] = [_unremovable_data(verdict) for verdict in plan.unremovable]
+    document["groups"] = [_group_data(verdict) for verdict in plan.groups]
+    document |= _asked_for(plan)
+    document["notes"] = [_coded(note) for note in plan.notes]
+    unread = unread_providers(plan)
+    if unread:
+        document["unreadProviders"] = unread
+    document["gaps"] = [msgspec.to_builtins(gap) for gap in plan.gaps]
+    document["health"] = msgspec.to_builtins(msgspec.structs.asdict(plan.health))
+    document["timings"] = {name: round(seconds, 4) for name, seconds in timings.items()}
+    return document
+
+
+def _scale_up_data(up: ScaleUp) -> dict[str, Any]:
+    return {
+        "group": up.group,
+        "from": up.from_size,
+        "to": up.to_size,
+        "pods": list(up.pods),
+        **growth_data(up),
+    }
+
+
+def _unschedulable_data(unschedulable: UnschedulablePods) -> dict[str, Any]:
+    reasons: dict[str, list[str]] = {}
+    details: dict[str, list[str]] = {}
+    for group, causes_of_group in unschedulable.reasons.items():
+        reasons[group] = [text(reason) for reason in causes_of_group]
+        details[group] = [sentence(reason) for reason in causes_of_group]
+    return {
+        "pods": list(unschedulable.pods),
+        "reasons": reasons,
+        "details": details,
+        "nodes": unschedulable.nodes,
+        "against": {text(reason): count for reason, count in unschedulable.against},
+        **sureness(unschedulable),
+    }
+
+
+def _scale_down_data(removal: Removal) -> dict[str, Any]:
+    return {
+        "node": removal.node,
+        "group": removal.group,
+        "kind": removal.kind,
+        "evict": list(removal.evict),
+        "destinations": dict(sorted(removal.destinations.items())),
+        **removal_data(removal),
+    }
+
+
+def _unremovable_data(verdict: NodeVerdict) -> dict[str, str]:
+    data = {"node": verdict.node, **_coded(verdict.reason)}
+    if verdict.pod:
+        data["pod"] = verdict.pod
+    return data
 
 
 def _asked_for(plan: Plan) -> dict[str, Any]:
     """Return the parts of a plan that a policy asks for; nothing of the others."""
-    consolidation = plan.consolidation
-    parts: tuple[tuple[str, Any], ...] = (
-        ("rules", [rule_data(verdict) for verdict in plan.rules]),
-        ("headroom", [_headroom_data(verdict) for verdict in plan.headroom]),
-        (
-            "consolidation",
-            consolidation_view.report_data(consolidation) if consolidation is not None else None,
-        ),
-        ("lifecycle", {due.node: lifecycle_view.verdict_data(due) for due in plan.lifecycle}),
-    )
-    return {name: part for name, part in parts if part}
+    parts: dict[str, Any] = {
+        "rules": [rule_data(verdict) for verdict in plan.rules],
+        "headroom": [_headroom_data(verdict) for verdict in plan.headroom],
+        "consolidation": None,
+        "lifecycle": {due.node: lifecycle_view.verdict_data(due) for due in plan.lifecycle},
+    }
+    if plan.consolidation is not None:
+        parts["consolidation"] = consolidation_view.report_data(plan.consolidation)
+    return {name: part for name, part in parts.items() if part}
 
 
 def removal_data(removal: Removal) -> dict[str, str]:
     """Return why a node is removed that is not unneeded, and the replacement that it belongs to."""
     if removal.reason is DisruptionReason.UNNEEDED:
         return {}
-    return {"reason": removal.reason.value} | (
-        {"replacement": removal.replacement} if removal.replacement else {}
-    )
+    data = {"reason": removal.reason.value}
+    if removal.replacement:
+        data["replacement"] = removal.replacement
+    return data
 
 
 def _restart_data(restart: Restart) -> dict[str, Any]:
-    evict = list(restart.evict)
     return {
         "node": restart.node,
         "group": restart.group,
         "condition": restart.condition,
-        "evict": evict,
+        "evict": list(restart.evict),
     }
 
 
@@ -173,8 +174,11 @@ def _group_data(verdict: GroupVerdict) -> dict[str, Any]:
     }
     if verdict.coming_for:
         data["comingFor"] = [{"owner": owner, "pods": pods} for owner, pods in verdict.coming_for]
-    data |= {"option": option_data(verdict)} if verdict.option_nodes else {}
-    return data | ({"skipped": _coded(verdict.skipped)} if verdict.skipped is not None else {})
+    if verdict.option_nodes:
+        data["option"] = option_data(verdict)
+    if verdict.skipped is not None:
+        data["skipped"] = _coded(verdict.skipped)
+    return data
 
 
 def option_data(verdict: GroupVerdict) -> dict[str, Any]:
@@ -186,10 +190,8 @@ def option_data(verdict: GroupVerdict) -> dict[str, Any]:
         "waste": waste,
     }
     if verdict.expected_price:
-        data |= {
-            "pricePerHour": verdict.price / MICRO,
-            "expectedPerHour": verdict.expected_price / MICRO,
-        }
+        data["pricePerHour"] = verdict.price / MICRO
+        data["expectedPerHour"] = verdict.expected_price / MICRO
     return data
 
 
@@ -223,20 +225,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         (
             "Headroom",
             ("headroom", "virtual pods", "have room", "on new nodes", "why not all"),
-            [
-                (
-                    room.name,
-                    str(room.wanted),
-                    str(room.held),
-                    f"+{room.added}" if room.added else "-",
-                    "; ".join(
-                        f"{group}: {sentence(reason)}"
-                        for group, reason in sorted(room.reasons.items())
-                    )
-                    or "-",
-                )
-                for room in plan.headroom
-            ],
+            [_headroom_row(verdict) for verdict in plan.headroom],
         ),
         _removals_table(plan),
         (
@@ -251,15 +240,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         (
             "Nodes that should go",
             ("node", "is", "since", "held by"),
-            [
-                (
-                    verdict.node,
-                    lifecycle_view.due_words(verdict.why),
-                    format_time(verdict.since),
-                    sentence(verdict.held) if verdict.held is not None else "nothing: it goes now",
-                )
-                for verdict in plan.lifecycle
-            ],
+            [_lifecycle_row(verdict) for verdict in plan.lifecycle],
         ),
         *_consolidation_tables(plan),
         ("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
@@ -272,11 +253,27 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
     blocks: list[Block] = [assumptions(assumed)] if assumed else []
     blocks.append(summary(plan, timings))
     for table in tables:
-        block = (
-            table if isinstance(table, Table) else Table(table[1], tuple(table[2]), title=table[0])
-        )
-        blocks += [block] if block.rows else []
+        if isinstance(table, Table):
+            block = table
+        else:
+            title, columns, rows = table
+            block = Table(columns, tuple(rows), title=title)
+        if block.rows:
+            blocks.append(block)
     return blocks
+
+
+def _headroom_row(verdict: HeadroomVerdict) -> tuple[str, ...]:
+    added = f"+{verdict.added}" if verdict.added else "-"
+    reasons = sorted(verdict.reasons.items())
+    why = "; ".join(f"{group}: {sentence(reason)}" for group, reason in reasons)
+    return (verdict.name, str(verdict.wanted), str(verdict.held), added, why or "-")
+
+
+def _lifecycle_row(verdict: LifecycleVerdict) -> tuple[str, ...]:
+    due = lifecycle_view.due_words(verdict.why)
+    held_by = sentence(verdict.held) if verdict.held is not None else "nothing: it goes now"
+    return (verdict.node, due, format_time(verdict.since), held_by)
 
 
 def assumptions(assumed: Sequence[str]) -> str:
@@ -287,25 +284,22 @@ def assumptions(assumed: Sequence[str]) -> str:
 def unread_providers(plan: Plan) -> list[str]:
     """Return the names of providers none of whose node groups were read, sorted."""
     prefix = "provider/"
-    return sorted(
-        {
-            gap.kind.removeprefix(prefix)
-            for gap in plan.gaps
-            if gap.kind.startswith(prefix)
-            and not {ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER}.isdisjoint(gap.affected_decisions)
-        }
-    )
+    all_groups = {ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER}
+    names: set[str] = set()
+    for gap in plan.gaps:
+        has_no_groups = not all_groups.isdisjoint(gap.affected_decisions)
+        if gap.kind.startswith(prefix) and has_no_groups:
+            names.add(gap.kind.removeprefix(prefix))
+    return sorted(names)
 
 
 def headline(plan: Plan) -> list[str]:
     """Return the line about providers that were not read, which precedes
     everything; none if all were read."""
     unread = unread_providers(plan)
-    return (
-        [f"{plural(len(unread), 'provider')} {_was(unread)} not read: {', '.join(unread)}."]
-        if unread
-        else []
-    )
+    if not unread:
+        return []
+    return [f"{plural(len(unread), 'provider')} {_was(unread)} not read: {', '.join(unread)}."]
 
 
 def _was(things: Sized) -> str:
@@ -319,49 +313,53 @@ def _counted(number: int, one: str, many: str) -> str:
 
 def summary(plan: Plan, timings: dict[str, float]) -> str:
     """Return the plan in one paragraph. It starts with the providers that were not read."""
-    health, helped = plan.health, sum(len(up.pods) for up in plan.scale_ups)
-    new = sum(up.to_size - up.from_size for up in plan.scale_ups)
-    fitting, no_place = (
-        len(plan.fits_existing),
-        sum(len(verdict.pods) for verdict in plan.unschedulable),
-    )
-    pending = helped + no_place + fitting
-    nodes = f"{plural(health.registered, 'node')} ({health.ready} ready"
-    nodes += f", {health.upcoming} upcoming)" if health.upcoming else ")"
-    unhealthy = "" if health.healthy else " UNHEALTHY,"
+    helped = sum(len(up.pods) for up in plan.scale_ups)
+    fitting = len(plan.fits_existing)
+    no_place = sum(len(verdict.pods) for verdict in plan.unschedulable)
     ignored = sum(len(item.pods) for item in plan.ignored)
-    rules = len({rule for up in plan.scale_ups for rule in up.rules})
-    replacements = len({up.replacement for up in plan.scale_ups if up.replacement})
+    pending = plural(helped + no_place + fitting, "pending pod")
+    new_nodes = sum(up.to_size - up.from_size for up in plan.scale_ups)
+    growth = f"{plural(new_nodes, 'node')} in {plural(len(plan.scale_ups), 'group')}"
     unneeded = sum(removal.reason is DisruptionReason.UNNEEDED for removal in plan.removals)
-    causes = [plural(helped, "pod")]
-    causes += [plural(rules, "rule")] * bool(rules)
-    causes += ["headroom"] * any(up.headroom for up in plan.scale_ups)
-    causes += [plural(replacements, "replacement")] * bool(replacements)
-    parts = [
-        *headline(plan),
-        (
-            f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unhealthy} "
-            f"{plural(pending, 'pending pod')}."
-        ),
-        (
-            f"Scale up by {plural(new, 'node')} in {plural(len(plan.scale_ups), 'group')} for "
-            f"{' and '.join(causes)}; "
-            f"{_counted(no_place, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on "
-            "existing nodes, "
-            f"{_counted(ignored, 'is', 'are')} ignored."
-        ),
-        f"Remove {unneeded} of {plural(len(plan.unneeded), 'unneeded node')}.",
-        *(
-            [consolidation_view.summary(plan.consolidation)]
-            if plan.consolidation is not None
-            else []
-        ),
-        *filter(None, [lifecycle_view.summary(plan)]),
-    ]
+    lines = headline(plan)
+    lines.append(f"Cluster {plan.cluster} at {format_time(plan.at)}: {_nodes(plan)}, {pending}.")
+    lines.append(
+        f"Scale up by {growth} for {_all_causes(plan, helped)}; "
+        f"{_counted(no_place, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on "
+        f"existing nodes, {_counted(ignored, 'is', 'are')} ignored."
+    )
+    lines.append(f"Remove {unneeded} of {plural(len(plan.unneeded), 'unneeded node')}.")
+    if plan.consolidation is not None:
+        lines.append(consolidation_view.summary(plan.consolidation))
+    due = lifecycle_view.summary(plan)
+    if due:
+        lines.append(due)
     if plan.gaps:
-        parts.append(f"{plural(len(plan.gaps), 'thing')} {_was(plan.gaps)} not read (below).")
-    parts.append(f"Read in {timings['decode']:.3f} s, planned in {timings['plan']:.3f} s.")
-    return "\n".join(parts)
+        lines.append(f"{plural(len(plan.gaps), 'thing')} {_was(plan.gaps)} not read (below).")
+    lines.append(f"Read in {timings['decode']:.3f} s, planned in {timings['plan']:.3f} s.")
+    return "\n".join(lines)
+
+
+def _nodes(plan: Plan) -> str:
+    """Return the number of nodes and how they are."""
+    health = plan.health
+    upcoming = f", {health.upcoming} upcoming" if health.upcoming else ""
+    unhealthy = "" if health.healthy else ", UNHEALTHY"
+    return f"{plural(health.registered, 'node')} ({health.ready} ready{upcoming}){unhealthy}"
+
+
+def _all_causes(plan: Plan, helped_pods: int) -> str:
+    """Return what all scale-ups are for."""
+    rules = {rule for up in plan.scale_ups for rule in up.rules}
+    replacements = {up.replacement for up in plan.scale_ups if up.replacement}
+    parts = [plural(helped_pods, "pod")]
+    if rules:
+        parts.append(plural(len(rules), "rule"))
+    if any(up.headroom for up in plan.scale_ups):
+        parts.append("headroom")
+    if replacements:
+        parts.append(plural(len(replacements), "replacement"))
+    return " and ".join(parts)
 
 
 def _group_rows(plan: Plan) -> list[tuple[str, ...]]:
@@ -369,40 +367,38 @@ def _group_rows(plan: Plan) -> list[tuple[str, ...]]:
     removals = Counter(removal.group for removal in plan.removals)
     rows: list[tuple[str, ...]] = []
     for verdict in plan.groups:
-        up, removed = scale_ups.get(verdict.group), removals[verdict.group]
-        change = (
-            f"+{up.to_size - up.from_size} -> {up.to_size}"
-            if up
-            else f"-{removed}"
-            if removed
-            else "-"
-        )
-        if verdict.option_nodes:
-            option = (
-                f"{verdict.option_nodes} for {verdict.option_pods} pods, waste "
-                f"{verdict.waste or 0.0:.2f}"
-            )
-            if verdict.expected_price:
-                option += (
-                    f", {verdict.price / MICRO:g} an hour, expected "
-                    f"{verdict.expected_price / MICRO:g}"
-                )
-        elif up:
-            option = "-"
-        else:
-            option = sentence(verdict.skipped) if verdict.skipped else "helps no pod"
-        coming = f", coming for: {coming_words(verdict.coming_for)}" if verdict.coming_for else ""
-        size = f"{verdict.target}" + (
-            f" ({verdict.upcoming} upcoming{coming})" if verdict.upcoming else ""
-        )
-        other_causes = causes(up) if up else ""
+        up = scale_ups.get(verdict.group)
+        removed = removals[verdict.group]
+        change = f"-{removed}" if removed else "-"
         pods = "-"
         if up:
-            pods = "; ".join(
-                filter(None, (some(up.pods) if up.pods or not other_causes else "", other_causes))
-            )
+            change = f"+{up.to_size - up.from_size} -> {up.to_size}"
+            other_causes = causes(up)
+            names = some(up.pods) if up.pods or not other_causes else ""
+            pods = "; ".join(filter(None, (names, other_causes)))
+        size = f"{verdict.target}"
+        if verdict.upcoming:
+            owners = verdict.coming_for
+            coming = f", coming for: {coming_words(owners)}" if owners else ""
+            size += f" ({verdict.upcoming} upcoming{coming})"
+        option = _option(verdict, has_grown=up is not None)
         rows.append((verdict.group, size, f"{verdict.min}..{verdict.max}", change, pods, option))
     return rows
+
+
+def _option(verdict: GroupVerdict, *, has_grown: bool) -> str:
+    """Return what a group could have provided, or why nothing."""
+    if verdict.option_nodes:
+        waste = f"{verdict.waste or 0.0:.2f}"
+        option = f"{verdict.option_nodes} for {verdict.option_pods} pods, waste {waste}"
+        if not verdict.expected_price:
+            return option
+        price = verdict.price / MICRO
+        expected_price = verdict.expected_price / MICRO
+        return f"{option}, {price:g} an hour, expected {expected_price:g}"
+    if has_grown:
+        return "-"
+    return sentence(verdict.skipped) if verdict.skipped else "helps no pod"
 
 
 def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
@@ -412,7 +408,8 @@ def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
     for verdict in plan.unschedulable:
         by_reason: dict[str, list[str]] = {}
         for group, reasons in verdict.reasons.items():
-            by_reason.setdefault("; ".join(map(sentence, lasting_first(reasons))), []).append(group)
+            why = "; ".join(map(sentence, lasting_first(reasons)))
+            by_reason.setdefault(why, []).append(group)
         pods = some(verdict.pods)
         for why, groups in by_reason.items():
             rows.append((pods, ", ".join(groups), why))
@@ -424,20 +421,19 @@ def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
 
 def _removals_table(plan: Plan) -> Table:
     """Return the nodes to be removed; with the reasons, if some of them are not unneeded."""
-    reasons = any(map(removal_data, plan.removals))
-    rows = []
+    has_reasons = any(map(removal_data, plan.removals))
+    rows: list[tuple[str, ...]] = []
     for removal in plan.removals:
-        why = (
-            (" ".join(filter(None, (removal.reason.value, removal.replacement))),)
-            if reasons
-            else ()
-        )
-        pods = (
-            ", ".join(f"{pod} -> {node}" for pod, node in sorted(removal.destinations.items()))
-            or "-"
-        )
-        rows.append((removal.node, removal.group, removal.kind, *why, pods))
-    columns = ("node", "group", "how", *(("why",) if reasons else ()), "pods go to")
+        cells = [removal.node, removal.group, removal.kind]
+        if has_reasons:
+            why = filter(None, (removal.reason.value, removal.replacement))
+            cells.append(" ".join(why))
+        destinations = sorted(removal.destinations.items())
+        moves = [f"{pod} -> {node}" for pod, node in destinations]
+        cells.append(", ".join(moves) or "-")
+        rows.append(tuple(cells))
+    why_column = ("why",) if has_reasons else ()
+    columns = ("node", "group", "how", *why_column, "pods go to")
     return Table(columns, tuple(rows), title="Nodes to remove")
 
 
@@ -448,23 +444,16 @@ def _consolidation_tables(plan: Plan) -> list[_Rows]:
     if report is None:
         return []
     known = {verdict.node: verdict.reason.code for verdict in plan.unremovable}
-    known |= {
-        node: ReasonCode.IN_REPLACEMENT
-        for move in report.moves
-        for node in move.nodes
-        if move.replacement
-    }
+    moves: list[tuple[str, ...]] = []
+    for move in report.moves:
+        if move.replacement:
+            known |= dict.fromkeys(move.nodes, ReasonCode.IN_REPLACEMENT)
+        state = filter(None, (consolidation_view.state_words(move.state), move.replacement))
+        action = consolidation_view.action(move)
+        worth = consolidation_view.worth(move)
+        moves.append((action, worth, f"{move.disruption:g}", " ".join(state)))
     stays = [
         verdict for verdict in report.verdicts if known.get(verdict.node) is not verdict.reason.code
-    ]
-    moves: list[tuple[str, ...]] = [
-        (
-            consolidation_view.action(move),
-            consolidation_view.worth(move),
-            f"{move.disruption:g}",
-            " ".join(filter(None, (consolidation_view.state_words(move.state), move.replacement))),
-        )
-        for move in report.moves
     ]
     pools = [consolidation_view.pool_row(pool) for pool in report.pools]
     pool_columns = (
@@ -492,21 +481,21 @@ def _unremovable_rows(unremovable: Sequence[NodeVerdict]) -> list[tuple[str, ...
         ]
     by_rule: dict[tuple[str, ...], list[NodeVerdict]] = {}
     for verdict in unremovable:
-        reason, rule = verdict.reason, [verdict.reason.code.value]
+        reason = verdict.reason
+        rule = [reason.code.value]
         if reason.code is ReasonCode.BLOCKED_BY_POD:
-            rule += [str(reason.params.get("rule", "")), str(reason.params.get("budget", ""))]
+            rule.append(str(reason.params.get("rule", "")))
+            rule.append(str(reason.params.get("budget", "")))
         by_rule.setdefault(tuple(rule), []).append(verdict)
     rows: list[tuple[str, ...]] = []
     for (code, *_), verdicts in sorted(by_rule.items()):
         first = verdicts[0].reason
         why = sentence(first)
         if len(verdicts) > 1:
-            why = (
-                f"{why}, and others alike"
-                if first.code is ReasonCode.BLOCKED_BY_POD
-                else text(first)
-            )
-        rows.append((some([verdict.node for verdict in verdicts]), code, why))
+            is_about_pods = first.code is ReasonCode.BLOCKED_BY_POD
+            why = f"{why}, and others alike" if is_about_pods else text(first)
+        nodes = some([verdict.node for verdict in verdicts])
+        rows.append((nodes, code, why))
     return rows
 
 
@@ -538,17 +527,17 @@ def rule_data(verdict: RuleVerdict, next_times: Mapping[str, str] | None = None)
         data["due"] = format_time(verdict.due)
     if verdict.rate is not None:
         data["rate"] = round(verdict.rate, 2)
+    until = None
     if reason is not None:
         data |= _coded(reason)
-    upcoming = (next_times or {}).get(_rule_key(verdict))
-    if (
-        not upcoming
-        and reason is not None
-        and reason.code is ReasonCode.RULE_NOT_DUE
-        and "until" in reason.params
-    ):
-        upcoming = format_time(float(reason.params["until"]))
-    return {**data, **({"next": upcoming} if upcoming else {})}
+        if reason.code is ReasonCode.RULE_NOT_DUE:
+            until = reason.params.get("until")
+    next_time = (next_times or {}).get(_rule_key(verdict))
+    if not next_time and until is not None:
+        next_time = format_time(float(until))
+    if next_time:
+        data["next"] = next_time
+    return data
 
 
 def _rule_key(verdict: RuleVerdict) -> str:
@@ -562,18 +551,19 @@ def next_times(
     the memory after the plan."""
     from chalicelib.schedules.cron import LocalClock
 
-    keys, clock, times = {_rule_key(verdict) for verdict in verdicts}, LocalClock(now), {}
-    zone = policy.scale_up.cron_time_zone
+    keys = {_rule_key(verdict) for verdict in verdicts}
+    clock = LocalClock(now)
     rules = [(rule, rule.time_zone) for rule in policy.rules]
-    rules += [
-        (rule, zone)
-        for item in memory.rule_objects.values()
-        if not item.disabled
-        for rule in item.rules
-    ]
+    for rule_object in memory.rule_objects.values():
+        if not rule_object.disabled:
+            rules += [(rule, policy.scale_up.cron_time_zone) for rule in rule_object.rules]
+    times: dict[str, str] = {}
     for rule, time_zone in rules:
-        if rule.cron and rule.key in keys and (at := clock.times(rule.cron, time_zone).following):
-            times[rule.key] = format_time(at)
+        if not rule.cron or rule.key not in keys:
+            continue
+        following = clock.times(rule.cron, time_zone).following
+        if following:
+            times[rule.key] = format_time(following)
     return times
 
 
@@ -597,37 +587,36 @@ def rules_table(
 ) -> Table:
     """Return one row per rule and pool, with a column for the next time
     where `next_times` is given."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for verdict in verdicts:
-        cause = "-" if verdict.rate is None else f"{verdict.rate:.1f}%"
-        rows.append(
-            (
-                verdict.rule,
-                verdict.pool,
-                verdict.source or "policy",
-                f"+{verdict.nodes}" if verdict.nodes else "-",
-                f"due {format_time(verdict.due)}" if verdict.due else cause,
-                *(() if next_times is None else (next_times.get(_rule_key(verdict), "-"),)),
-                sentence(verdict.reason) if verdict.reason is not None else "-",
-            )
-        )
+        nodes = f"+{verdict.nodes}" if verdict.nodes else "-"
+        rate = "-" if verdict.rate is None else f"{verdict.rate:.1f}%"
+        due_or_rate = f"due {format_time(verdict.due)}" if verdict.due else rate
+        why = sentence(verdict.reason) if verdict.reason is not None else "-"
+        cells = [verdict.rule, verdict.pool, verdict.source or "policy", nodes, due_or_rate]
+        if next_times is not None:
+            cells.append(next_times.get(_rule_key(verdict), "-"))
+        rows.append((*cells, why))
     upcoming = () if next_times is None else ("next",)
     columns = ("rule", "pool", "from", "nodes", "due or rate", *upcoming, "why not (more)")
     return Table(columns, tuple(rows), title="Rules")
 
 
-_NAMED, _ROWS, _NODES = 3, 4, 10
+_NAMED = 3
+_ROWS = 4
+_NODES = 10
 
 
 def promise_data(placement: PodPlacement) -> dict[str, Any]:
     """Return {"pods": […], "node": …} for an existing or upcoming node, otherwise {"pods": […],
     "group": …, "number": …}; each with its certainty."""
-    place = (
-        {"node": placement.node}
-        if placement.node
-        else {"group": placement.group, "number": placement.number}
-    )
-    return {"pods": list(placement.pods), **place, **sureness(placement)}
+    data: dict[str, Any] = {"pods": list(placement.pods)}
+    if placement.node:
+        data["node"] = placement.node
+    else:
+        data["group"] = placement.group
+        data["number"] = placement.number
+    return data | sureness(placement)
 
 
 def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
@@ -635,9 +624,8 @@ def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
     pods that compete for places, and {"lacks": […]} for pods that wait for what
     their node does not have yet."""
     contest = placement.one_place_among
-    answer: dict[str, Any] = {
-        "promised": isinstance(placement, PodPlacement) and placement.promised
-    }
+    promised = isinstance(placement, PodPlacement) and placement.promised
+    answer: dict[str, Any] = {"promised": promised}
     if contest is not None and contest.places:
         answer["onePlaceAmong"] = {"places": contest.places, "among": list(contest.among)}
     if isinstance(placement, PodPlacement) and placement.lacks:
@@ -649,11 +637,8 @@ def contests(plan: Plan) -> list[Contest]:
     """Return the places that are promised to several pods together, sorted by
     the first of these pods."""
     entries: list[PodPlacement | UnschedulablePods] = [*plan.promises, *plan.unschedulable]
-    by_pods = {
-        entry.one_place_among.among: entry.one_place_among
-        for entry in entries
-        if entry.one_place_among
-    }
+    all_contests = [entry.one_place_among for entry in entries]
+    by_pods = {contest.among: contest for contest in all_contests if contest}
     return [by_pods[pods] for pods in sorted(by_pods)]
 
 
@@ -671,11 +656,8 @@ def competing(contest: Contest | None) -> str:
         return ""
     if not contest.places:
         return " It may get no place: the scheduler may take other pods first."
-    return (
-        f" It competes for this: {contest.places} of {len(contest.among)} pods "
-        f"({some(contest.among)}) "
-        "will get a place, and the scheduler chooses which."
-    )
+    places = f"{contest.places} of {len(contest.among)} pods ({some(contest.among)})"
+    return f" It competes for this: {places} will get a place, and the scheduler chooses which."
 
 
 def by_pod(plan: Plan) -> Mapping[str, PodPlacement]:
@@ -706,16 +688,17 @@ def rows_of_new(plan: Plan) -> list[tuple[str, ...]]:
 def rows_of_group(group: str, nodes: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
     """Return rows of (group, numbers of its new nodes, pods per node, pod names); runs of
     equally full nodes share a row."""
-    runs = [
-        [number for number, _ in run]
-        for _, run in groupby(nodes.items(), key=lambda node: len(node[1]))
-    ]
+    runs = [list(numbers) for _, numbers in groupby(nodes, key=lambda number: len(nodes[number]))]
     rest = [number for run in runs[_ROWS:] for number in run]
+    shown = runs[:_ROWS]
+    if rest:
+        shown.append(rest)
     rows: list[tuple[str, ...]] = []
-    for run in [*runs[:_ROWS], *([rest] if rest else [])]:
+    for run in shown:
         counts = [len(nodes[number]) for number in run]
-        pods = some([pod for number in run for pod in nodes[number]])
-        rows.append((group, _span(run[0], run[-1]), _span(min(counts), max(counts)), pods))
+        pods_per_node = _span(min(counts), max(counts))
+        pods = [pod for number in run for pod in nodes[number]]
+        rows.append((group, _span(run[0], run[-1]), pods_per_node, some(pods)))
     return rows
 
 
@@ -730,17 +713,20 @@ def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:
     for promise in plan.promises:
         if promise.node:
             pods_of.setdefault(promise.node, []).extend(promise.pods)
-    order = sorted(pods_of, key=lambda node: (-len(pods_of[node]), node))
-    rows = [(node, str(len(pods_of[node])), some(sorted(pods_of[node]))) for node in order[:_NODES]]
-    more = sorted(pod for node in order[_NODES:] for pod in pods_of[node])
-    if more:
-        rows.append((f"{len(order) - _NODES} more", str(len(more)), some(more)))
     placed = {pod for pods in pods_of.values() for pod in pods}
     unplaced = [pod for pod in plan.fits_existing if pod not in placed]
-    return [*rows, *([("-", str(len(unplaced)), some(unplaced))] if unplaced else [])]
+    order = sorted(pods_of, key=lambda node: (-len(pods_of[node]), node))
+    more = [pod for node in order[_NODES:] for pod in pods_of[node]]
+    lists = [(node, sorted(pods_of[node])) for node in order[:_NODES]]
+    if more:
+        lists.append((f"{len(order) - _NODES} more", sorted(more)))
+    if unplaced:
+        lists.append(("-", unplaced))
+    return [(node, str(len(pods)), some(pods)) for node, pods in lists]
 
 
 def some(pods: Sequence[str]) -> str:
     """Return up to three names and the number of the remaining ones."""
     shown = ", ".join(pods[:_NAMED])
-    return f"{shown} and {len(pods) - _NAMED} more" if len(pods) > _NAMED else shown
+    more = len(pods) - _NAMED
+    return f"{shown} and {more} more" if more > 0 else shown

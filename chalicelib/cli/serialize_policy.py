@@ -26,27 +26,13 @@ _EMPTY_ASKS = frozenset({"nodeLifecycle", "spot"})
 
 def dump(policy: Policy) -> str:
     """Return the document as YAML text."""
-    shown_prices = show_section(PRICES, policy.prices) if policy.prices is not None else {}
-    notifications, lifecycle, spot = policy.notifications, policy.node_lifecycle, policy.spot
-    special: dict[str, Any] = {
-        "metrics": "" if policy.metrics is Metrics.SUMMARY else policy.metrics.value,
-        "notifications": show_section(NOTIFICATIONS, notifications)
-        if notifications is not None
-        else {},
-        "nodeLifecycle": None if lifecycle is None else show_section(NODE_LIFECYCLE, lifecycle),
-        "options": _options(policy.options),
-        "prices": {key: value for key, value in shown_prices.items() if value != {}},
-        "providers": {
-            name: _settings(name, settings) for name, settings in policy.providers.items()
-        },
-        "spot": None if spot is None else show_section(SPOT, spot),
-        **({"webhook": {}} if not policy.webhook.secret else {}),
-    }
+    special = _special_sections(policy)
     spec: dict[str, Any] = {}
     for field in SPEC.fields:
         value = getattr(policy, field.attribute)
         shown = special[field.key] if field.key in special else field.kind.show(value)
-        if shown or field.required or (field.key in _EMPTY_ASKS and shown is not None):
+        asks_by_being_there = field.key in _EMPTY_ASKS and shown is not None
+        if shown or field.required or asks_by_being_there:
             spec[field.key] = shown
     document = {
         "apiVersion": API_VERSION,
@@ -59,16 +45,41 @@ def dump(policy: Policy) -> str:
     )
 
 
+def _special_sections(policy: Policy) -> dict[str, Any]:
+    """Return the sections that their field's kind alone cannot show."""
+    prices = show_section(PRICES, policy.prices) if policy.prices is not None else {}
+    providers = policy.providers.items()
+    sections: dict[str, Any] = {
+        "metrics": "" if policy.metrics is Metrics.SUMMARY else policy.metrics.value,
+        "notifications": {},
+        "nodeLifecycle": None,
+        "options": _options(policy.options),
+        "prices": {key: value for key, value in prices.items() if value != {}},
+        "providers": {name: _settings(name, settings) for name, settings in providers},
+        "spot": None,
+    }
+    if policy.notifications is not None:
+        sections["notifications"] = show_section(NOTIFICATIONS, policy.notifications)
+    if policy.node_lifecycle is not None:
+        sections["nodeLifecycle"] = show_section(NODE_LIFECYCLE, policy.node_lifecycle)
+    if policy.spot is not None:
+        sections["spot"] = show_section(SPOT, policy.spot)
+    if not policy.webhook.secret:
+        sections["webhook"] = {}
+    return sections
+
+
 def _options(options: Options) -> dict[str, Any]:
     defaults = Options()
-    in_force = {
-        row.name: (row, attribute(row)) for row in ROWS.values() if row.status is Status.IN_FORCE
-    }
-    return {
-        key: row.kind.show(getattr(options, name))
-        for key, (row, name) in in_force.items()
-        if getattr(options, name) != getattr(defaults, name)
-    }
+    shown: dict[str, Any] = {}
+    for row in ROWS.values():
+        if row.status is not Status.IN_FORCE:
+            continue
+        name = attribute(row)
+        value = getattr(options, name)
+        if value != getattr(defaults, name):
+            shown[row.name] = row.kind.show(value)
+    return shown
 
 
 def _settings(provider: str, settings: dict[str, str]) -> dict[str, Any]:

@@ -300,13 +300,15 @@ def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:
     return tuple(shared)
 
 
-def _without_rules(cls: PodClass, total: Total) -> PodClass:
+def _without_rules(pod_class: PodClass, total: Total) -> PodClass:
     """Return a class that is beyond a limit of the cluster without what counts for any of them."""
-    rare_resources = cls.requests.keys() - set(_CORE)
-    bars = bool(cls.ports or cls.pod_anti_affinity or cls.volumes or rare_resources)
-    share = f"the pods of namespace {cls.namespace} have more than its share of {total.most}"
-    excess = cls.excess or f"{total.what}: {share}"
-    return _without(cls, ("requests", *_RULES), excess, bars=bars or cls.excess_bars)
+    rare_resources = pod_class.requests.keys() - set(_CORE)
+    bars = bool(
+        pod_class.ports or pod_class.pod_anti_affinity or pod_class.volumes or rare_resources
+    )
+    share = f"the pods of namespace {pod_class.namespace} have more than its share of {total.most}"
+    excess = pod_class.excess or f"{total.what}: {share}"
+    return _without(pod_class, ("requests", *_RULES), excess, bars=bars or pod_class.excess_bars)
 
 
 def _beyond(

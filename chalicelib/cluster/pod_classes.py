@@ -22,6 +22,7 @@ from chalicelib.model.pod import (
     PreferredTerm,
     SpreadConstraint,
     Toleration,
+    Volume,
 )
 from chalicelib.model.resources import add, largest
 
@@ -46,33 +47,27 @@ def make_class(
     notes: api_types.Annotations,
 ) -> PodClass:
     """Return a PodClass from a decoded spec; raises BadInput for a malformed quantity."""
+    controller = _controller(owners)
     affinity = spec.affinity or api_types.Affinity()
     nodes = affinity.node_affinity or api_types.NodeAffinity()
     preferred = nodes.preferred_during_scheduling_ignored_during_execution or ()
-    references = (_OWNERS.decode(owners) or []) if owners else []
+    constraints = spec.topology_spread_constraints or ()
     grace = spec.termination_grace_period_seconds
     return PodClass(
         namespace=namespace,
         labels=labels,
         requests=pod_requests(spec),
-        owner=next(
-            (Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None
-        ),
+        owner=controller,
         node_selector=spec.node_selector or {},
         required_affinity=node_terms(nodes.required_during_scheduling_ignored_during_execution),
-        tolerations=tuple(
-            Toleration(t.key, t.operator or "Equal", t.value, t.effect)
-            for t in spec.tolerations or ()
-        ),
+        tolerations=_tolerations(spec),
         ports=_ports(spec),
         pod_affinity=_pod_terms(affinity.pod_affinity),
         pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity),
-        spread=_spread(spec.topology_spread_constraints or (), "DoNotSchedule"),
+        spread=_spread(constraints, "DoNotSchedule"),
         preferred_nodes=tuple(PreferredTerm(t.weight, node_term(t.preference)) for t in preferred),
-        preferred_spread=_spread(spec.topology_spread_constraints or (), "ScheduleAnyway"),
-        volumes=tuple(
-            pod_volume(volume) for volume in spec.volumes or () if "projected" not in volume
-        ),
+        preferred_spread=_spread(constraints, "ScheduleAnyway"),
+        volumes=_volumes(spec),
         resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         priority=spec.priority,
@@ -91,6 +86,14 @@ def make_class(
         do_not_disrupt=notes.do_not_disrupt,
         deletion_cost=notes.deletion_cost,
     )
+
+
+def _controller(owners: bytes) -> Owner | None:
+    references = _OWNERS.decode(owners) if owners else None
+    for reference in references or ():
+        if reference.controller:
+            return Owner(reference.kind, reference.name, reference.uid, reference.api_version)
+    return None
 
 
 def pod_requests(spec: api_types.PodSpec) -> dict[str, int]:
@@ -121,23 +124,23 @@ def resized_requests(spec: bytes, statuses: msgspec.Raw) -> dict[str, int]:
     largest of its spec, what was allocated to it and what is in force. Sidecars among the init
     containers count by their spec. Raises BadInput for a malformed quantity."""
     in_force: dict[str, dict[str, int]] = {}
-    for status in (_STATUSES.decode(statuses) if statuses else None) or ():
-        resources = status.resources.requests if status.resources else None
-        in_force[status.name] = largest(amounts(status.allocated_resources), amounts(resources))
+    decoded_statuses = _STATUSES.decode(statuses) if statuses else None
+    for status in decoded_statuses or ():
+        allocated = amounts(status.allocated_resources)
+        running = amounts(status.resources.requests if status.resources else None)
+        in_force[status.name] = largest(allocated, running)
 
     def resized(container: api_types.Container) -> api_types.Container:
         needs = largest(_requests(container.resources), in_force.get(container.name, {}))
         requests: dict[str, api_types.Quantity] = {
             name: f"{amount}m" if name == "cpu" else amount for name, amount in needs.items()
         }
-        return msgspec.structs.replace(
-            container, resources=api_types.Requirements(requests=requests)
-        )
+        resources = api_types.Requirements(requests=requests)
+        return msgspec.structs.replace(container, resources=resources)
 
     decoded = _SPEC.decode(spec)
-    return pod_requests(
-        msgspec.structs.replace(decoded, containers=[resized(each) for each in decoded.containers])
-    )
+    containers = [resized(container) for container in decoded.containers]
+    return pod_requests(msgspec.structs.replace(decoded, containers=containers))
 
 
 def _add_to(total: dict[str, int], more: Mapping[str, int]) -> None:
@@ -153,42 +156,53 @@ def _requests(resources: api_types.Requirements | None) -> dict[str, int]:
     return amounts(resources.limits) | amounts(resources.requests)
 
 
+def _tolerations(spec: api_types.PodSpec) -> tuple[Toleration, ...]:
+    tolerations = spec.tolerations or ()
+    return tuple(Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in tolerations)
+
+
+def _volumes(spec: api_types.PodSpec) -> tuple[Volume, ...]:
+    volumes = spec.volumes or ()
+    return tuple(pod_volume(volume) for volume in volumes if "projected" not in volume)
+
+
 def _pod_terms(raw: api_types.PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
-    terms = (raw.required_during_scheduling_ignored_during_execution if raw else None) or ()
-    return tuple(
-        PodAffinityTerm(
-            t.topology_key,
-            selector(t.label_selector),
-            tuple(t.namespaces or ()),
-            selector(t.namespace_selector),
-        )
-        for t in terms
-    )
+    terms: list[PodAffinityTerm] = []
+    required = raw.required_during_scheduling_ignored_during_execution if raw else None
+    for term in required or ():
+        pods = selector(term.label_selector)
+        names = tuple(term.namespaces or ())
+        namespaces = selector(term.namespace_selector)
+        terms.append(PodAffinityTerm(term.topology_key, pods, names, namespaces))
+    return tuple(terms)
 
 
 def _spread(
     raw: Iterable[api_types.ApiSpreadConstraint], when: str
 ) -> tuple[SpreadConstraint, ...]:
+    constraints = [constraint for constraint in raw if constraint.when_unsatisfiable == when]
     return tuple(
         SpreadConstraint(
-            c.topology_key,
-            c.max_skew,
-            selector(c.label_selector),
-            c.min_domains or 1,
-            tuple(c.match_label_keys or ()),
-            c.node_affinity_policy or "Honor",
-            c.node_taints_policy or "Ignore",
+            constraint.topology_key,
+            constraint.max_skew,
+            selector(constraint.label_selector),
+            constraint.min_domains or 1,
+            tuple(constraint.match_label_keys or ()),
+            constraint.node_affinity_policy or "Honor",
+            constraint.node_taints_policy or "Ignore",
         )
-        for c in raw
-        if c.when_unsatisfiable == when
+        for constraint in constraints
     )
 
 
 def _ports(spec: api_types.PodSpec) -> tuple[HostPort, ...]:
-    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
-    return tuple(
-        HostPort(p.host_port, p.protocol or "TCP", p.host_ip or ANY_ADDRESS)
-        for container in [*spec.containers, *sidecars]
-        for p in container.ports or ()
-        if p.host_port > 0
-    )
+    init_containers = spec.init_containers or ()
+    sidecars = [one for one in init_containers if one.restart_policy == "Always"]
+    ports: list[HostPort] = []
+    for container in [*spec.containers, *sidecars]:
+        for port in container.ports or ():
+            if port.host_port > 0:
+                protocol = port.protocol or "TCP"
+                address = port.host_ip or ANY_ADDRESS
+                ports.append(HostPort(port.host_port, protocol, address))
+    return tuple(ports)

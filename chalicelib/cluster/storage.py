@@ -79,14 +79,18 @@ def own_claims(pod: Pod, pod_class: PodClass, claims: Mapping[str, Claim]) -> Po
             return volume
         name = f"{pod.name}-{volume.name}"
         claim = claims.get(f"{pod.namespace}\0{name}")
-        waits = claim is not None and not (
-            claim.volume or claim.unsettled or claim.deleted or claim.selected_node
-        )
-        return volume if waits else msgspec.structs.replace(volume, claim=name)
+        if claim is not None and _is_like_its_template(claim):
+            return volume
+        return msgspec.structs.replace(volume, claim=name)
 
-    return msgspec.structs.replace(
-        pod_class, volumes=tuple(with_claim(volume) for volume in pod_class.volumes)
-    )
+    volumes = tuple(with_claim(volume) for volume in pod_class.volumes)
+    return msgspec.structs.replace(pod_class, volumes=volumes)
+
+
+def _is_like_its_template(claim: Claim) -> bool:
+    """Return whether nothing has happened to a claim since it was created."""
+    is_bound = claim.volume or claim.unsettled
+    return not (is_bound or claim.deleted or claim.selected_node)
 
 
 def _bytes(raw: wire.Quantity | None) -> int | None:
@@ -101,12 +105,14 @@ def _class_name(name: str | None, notes: wire.StorageAnnotations | None) -> str:
 
 
 def _claim(item: wire.ApiClaim) -> Claim:
-    meta, spec, notes = item.metadata, item.spec, item.metadata.annotations or _NO_NOTES
+    meta = item.metadata
+    spec = item.spec
+    notes = meta.annotations or _NO_NOTES
+    names_volume = bool(spec.volume_name)
     # A claim that names a volume is bound once the volume controller reports it; a manually saved
     # claim may have no status.
-    bound = bool(spec.volume_name) and (
-        notes.bind_completed is not None or item.status.phase in {"Bound", "Lost", ""}
-    )
+    has_bound_phase = item.status.phase in {"Bound", "Lost", ""}
+    is_bound = notes.bind_completed is not None or has_bound_phase
     return msgspec.structs.replace(
         claim_from_spec(spec),
         namespace=meta.namespace or "default",
@@ -115,7 +121,7 @@ def _claim(item: wire.ApiClaim) -> Claim:
         volume=spec.volume_name,
         selected_node=notes.selected_node,
         deleted=bool(meta.deletion_timestamp),
-        unsettled=bool(spec.volume_name) and not bound,
+        unsettled=names_volume and not is_bound,
         any_class=False,
     )
 
@@ -123,15 +129,16 @@ def _claim(item: wire.ApiClaim) -> Claim:
 def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
     """Return a nameless, unbound claim as a template describes it; raises BadInput
     for a malformed quantity."""
-    request = (
-        spec.resources.requests.storage if spec.resources and spec.resources.requests else None
-    )
+    request = None
+    if spec.resources and spec.resources.requests:
+        request = spec.resources.requests.storage
+    access_modes = tuple(sorted(spec.access_modes or ()))
     return Claim(
         namespace="",
         name="",
         storage_class=spec.storage_class_name or "",
         any_class=spec.storage_class_name is None,
-        access_modes=tuple(sorted(spec.access_modes or ())),
+        access_modes=access_modes,
         request=_bytes(request) or 0,
         volume_mode=spec.volume_mode or "Filesystem",
         selector=bounded_selector(spec.selector),
@@ -139,18 +146,24 @@ def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
 
 
 def _volume(item: wire.ApiVolume) -> PersistentVolume:
-    meta, spec = item.metadata, item.spec
-    terms = node_terms(spec.node_affinity.required if spec.node_affinity else None)
+    meta = item.metadata
+    spec = item.spec
+    required = spec.node_affinity.required if spec.node_affinity else None
+    terms = node_terms(required)
     driver, handle = _attached_by(spec)
+    storage_class = _class_name(spec.storage_class_name, meta.annotations)
+    capacity = _bytes(spec.capacity.storage) if spec.capacity else None
+    access_modes = tuple(sorted(spec.access_modes or ()))
+    claim = spec.claim_ref
     return PersistentVolume(
         name=meta.name,
         labels=meta.labels or {},
-        storage_class=_class_name(spec.storage_class_name, meta.annotations),
-        capacity=(_bytes(spec.capacity.storage) if spec.capacity else None) or 0,
-        access_modes=tuple(sorted(spec.access_modes or ())),
+        storage_class=storage_class,
+        capacity=capacity or 0,
+        access_modes=access_modes,
         volume_mode=spec.volume_mode or "Filesystem",
         node_terms=terms,
-        claim=f"{spec.claim_ref.namespace}/{spec.claim_ref.name}" if spec.claim_ref else "",
+        claim=f"{claim.namespace}/{claim.name}" if claim else "",
         phase=item.status.phase,
         driver=driver,
         handle=handle,
@@ -166,47 +179,41 @@ def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
     cloud_disks = (spec.aws_elastic_block_store, spec.gce_persistent_disk, spec.azure_disk)
     # in the order of _REPLACED
     sources = (*cloud_disks, spec.cinder, spec.vsphere_volume, spec.portworx_volume)
-    drivers = zip(_DRIVER_OF_KIND.values(), sources, strict=True)
-    return next(
-        ((driver, source.name) for driver, source in drivers if source is not None), ("", "")
-    )
+    for driver, source in zip(_DRIVER_OF_KIND.values(), sources, strict=True):
+        if source is not None:
+            return driver, source.name
+    return "", ""
 
 
 def _class(item: wire.ApiStorageClass) -> StorageClass:
-    meta, notes = item.metadata, item.metadata.annotations or _NO_NOTES
-    topologies = tuple(
-        NodeTerm(
-            tuple(
-                Requirement(e.key, "In", tuple(e.values or ()))
-                for e in term.match_label_expressions or ()
-            )
-        )
-        for term in item.allowed_topologies or ()
-    )
+    meta = item.metadata
+    notes = meta.annotations or _NO_NOTES
+    topologies: list[NodeTerm] = []
+    for term in item.allowed_topologies or ():
+        expressions = term.match_label_expressions or ()
+        rules = [Requirement(rule.key, "In", tuple(rule.values or ())) for rule in expressions]
+        topologies.append(NodeTerm(tuple(rules)))
+    created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
     return StorageClass(
         name=meta.name,
         provisioner=_DRIVER_OF_PLUGIN.get(item.provisioner, item.provisioner),
         waits=item.volume_binding_mode == "WaitForFirstConsumer",
-        topologies=topologies or None,
+        topologies=tuple(topologies) or None,
         is_default="true" in {notes.is_default, notes.was_default},
-        created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
+        created=created,
     )
 
 
 def _csi_node(item: wire.ApiCsiNode) -> CSINode:
-    return CSINode(
-        item.metadata.name,
-        {
-            driver.name: driver.allocatable.count
-            for driver in item.spec.drivers or ()
-            if driver.allocatable is not None and driver.allocatable.count is not None
-        },
-        {
-            driver.name: tuple(driver.topology_keys[:_MOST_TOPOLOGY_KEYS])
-            for driver in item.spec.drivers or ()
-            if driver.topology_keys
-        },
-    )
+    limits: dict[str, int] = {}
+    topology_keys: dict[str, tuple[str, ...]] = {}
+    for driver in item.spec.drivers or ():
+        limit = driver.allocatable.count if driver.allocatable is not None else None
+        if limit is not None:
+            limits[driver.name] = limit
+        if driver.topology_keys:
+            topology_keys[driver.name] = tuple(driver.topology_keys[:_MOST_TOPOLOGY_KEYS])
+    return CSINode(item.metadata.name, limits, topology_keys)
 
 
 def _capacity(item: wire.ApiStorageCapacity) -> StorageCapacity:
@@ -263,27 +270,37 @@ template of an ephemeral claim."""
 def pod_volume(raw: Mapping[str, Any]) -> Volume:
     """Convert spec.volumes[] of a pod; raises BadInput or msgspec.ValidationError for a
     malformed claim template."""
-    kind = next((key for key in sorted(raw) if key != "name"), "")
+    kinds = (key for key in sorted(raw) if key != "name")
+    kind = next(kinds, "")
     source = raw.get(kind)
     details: Mapping[str, Any] = source if isinstance(source, dict) else {}
     name = str(raw.get("name", ""))
     if kind == "persistentVolumeClaim":
-        return Volume(name, kind, str(details.get("claimName", "")))
+        claim = str(details.get("claimName", ""))
+        return Volume(name, kind, claim)
     if kind == "ephemeral":
         template = msgspec.convert(details, wire.Ephemeral).volume_claim_template.spec
         return Volume(name, kind, template=claim_from_spec(template))
     if kind == "csi":
-        return Volume(name, kind, driver=str(details.get("driver", "")))
+        driver = str(details.get("driver", ""))
+        return Volume(name, kind, driver=driver)
     if kind in _DISKS:
-        fields = (field.partition("=") for field in _DISKS[kind])
-        return Volume(
-            name,
-            kind,
-            disk="/".join(str(details.get(field) or default) for field, _, default in fields),
-            read_only=bool(details.get("readOnly")),
-            monitors=tuple(sorted(map(str, details.get("monitors") or ()))),
-            driver=_DRIVER_OF_KIND.get(kind, ""),
-        )
+        return _disk_volume(name, kind, details)
+    if kind == "emptyDir" and details.get("medium") == "Memory":
+        return Volume(name, "emptyDirMemory")
+    return Volume(name, kind)
+
+
+def _disk_volume(name: str, kind: str, details: Mapping[str, Any]) -> Volume:
+    """Return a volume that is a disk in itself, without a claim."""
+    fields = (field.partition("=") for field in _DISKS[kind])
+    identity = [str(details.get(key) or default) for key, _, default in fields]
+    monitors = details.get("monitors") or ()
     return Volume(
-        name, "emptyDirMemory" if kind == "emptyDir" and details.get("medium") == "Memory" else kind
+        name,
+        kind,
+        disk="/".join(identity),
+        read_only=bool(details.get("readOnly")),
+        monitors=tuple(sorted(map(str, monitors))),
+        driver=_DRIVER_OF_KIND.get(kind, ""),
     )

@@ -36,21 +36,19 @@ def claimed_elsewhere(
     former = former_keys(policy, snapshot, operations)
     claims = ownership.all() if former else ()
     owners = {(claim.provider, claim.key): claim.owner for claim in claims if not claim.ended}
-    foreign = {
-        group: owners[key]
-        for key, group in former.items()
-        if owners.get(key, policy.name) != policy.name
-    }
-    keys = {
-        key: group
-        for key, group in ownership_keys(policy, snapshot, operations).items()
-        if group not in foreign
-    }
+    owner_of: dict[str, str] = {}
+    for key, group in former.items():
+        owner = owners.get(key, policy.name)
+        if owner != policy.name:
+            owner_of[group] = owner
+    all_keys = ownership_keys(policy, snapshot, operations)
+    keys = {key: group for key, group in all_keys.items() if group not in owner_of}
     discovered = {group.id for group in snapshot.groups if group.discovered}
+    discovered_keys = {key for key, group in keys.items() if group in discovered}
     others = ownership.claim_groups(
         policy.name,
         keys,
-        discovered={key for key, group in keys.items() if group in discovered},
+        discovered=discovered_keys,
         taken=lambda key, owner: logger.warning(
             "a node group was taken over from another cluster",
             cluster=policy.name,
@@ -58,28 +56,27 @@ def claimed_elsewhere(
             owner=owner,
         ),
     )
-    return foreign | {keys[key]: owner for key, owner in others.items()}
+    owner_of.update((keys[key], owner) for key, owner in others.items())
+    return owner_of
 
 
 def without_groups(snapshot: Snapshot, owners: Mapping[str, str]) -> Snapshot:
     """Return the snapshot with these groups marked as owned by another cluster, so that the plan
     continues without them. owners: group -> cluster."""
-    groups = tuple(
-        msgspec.structs.replace(group, error=f"it belongs to cluster {owners[group.id]}")
-        if group.id in owners
-        else group
-        for group in snapshot.groups
-    )
-    gaps = tuple(
-        MissingData(
-            "NodeGroup",
-            f"belongs to cluster {owner}",
-            name,
-            affected_decisions=("the plan for this group",),
-        )
+    groups = []
+    for group in snapshot.groups:
+        owner = owners.get(group.id)
+        if owner is None:
+            groups.append(group)
+        else:
+            error = f"it belongs to cluster {owner}"
+            groups.append(msgspec.structs.replace(group, error=error))
+    decisions = ("the plan for this group",)
+    gaps = [
+        MissingData("NodeGroup", f"belongs to cluster {owner}", name, affected_decisions=decisions)
         for name, owner in sorted(owners.items())
-    )
-    return msgspec.structs.replace(snapshot, groups=groups, gaps=(*snapshot.gaps, *gaps))
+    ]
+    return msgspec.structs.replace(snapshot, groups=tuple(groups), gaps=(*snapshot.gaps, *gaps))
 
 
 def ownership_keys(
@@ -87,14 +84,12 @@ def ownership_keys(
 ) -> dict[Key, str]:
     """Return key -> group id for the groups of these operations."""
     supplied = _supplied_keys(snapshot)
-    specs = [operation.spec for operation in operations]
-    return {
-        (
-            spec.provider,
-            supplied.get(spec.group) or _key_by_place(policy, spec.provider, spec.group),
-        ): spec.group
-        for spec in specs
-    }
+    keys: dict[Key, str] = {}
+    for operation in operations:
+        spec = operation.spec
+        key = supplied.get(spec.group) or _key_by_place(policy, spec.provider, spec.group)
+        keys[spec.provider, key] = spec.group
+    return keys
 
 
 def former_keys(
@@ -102,7 +97,7 @@ def former_keys(
 ) -> dict[Key, str]:
     """Return former key -> group id for groups that have a different key now."""
     supplied = _supplied_keys(snapshot)
-    specs = [operation.spec for operation in operations if supplied.get(operation.spec.group)]
+    specs = [operation.spec for operation in operations if operation.spec.group in supplied]
     return {
         (spec.provider, _key_by_place(policy, spec.provider, spec.group)): spec.group
         for spec in specs
@@ -114,15 +109,17 @@ def _key_by_place(policy: Policy, provider: str, group: str) -> str:
     settings = policy.providers.get(provider, {})
     access = policy.kubernetes
     in_cluster = access.in_cluster_kubeconfig_secret
+    is_authoritative = settings.get("cloudConfigAuthoritative") == "true"
     places = (
         *map(settings.get, ("kubeconfigSecret", "kubeconfigFile", "zone", "region")),
-        in_cluster if settings.get("cloudConfigAuthoritative") == "true" else "",
+        in_cluster if is_authoritative else "",
         access.kubeconfig_secret,
         access.kubeconfig_file,
         access.eks_cluster,
         in_cluster,
     )
-    return f"{next(filter(None, places), '')}#{group}"
+    place = next(filter(None, places), "")
+    return f"{place}#{group}"
 
 
 def _supplied_keys(snapshot: Snapshot) -> dict[str, str]:

@@ -7,11 +7,12 @@ The result is the next row. A growth is judged in two steps, because the planner
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 import msgspec
 
 from chalicelib.model.memory import NodeMemory
+from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.prices import price_book
@@ -97,39 +98,40 @@ def advance(ledger: Ledger | None, this_pass: Pass) -> Step:
     if ledger is None:
         observation = observe(this_pass)
         first = Ledger(this_pass.at, observation)
-        return Step(_wanted_nodes(_planned_removals(first, observation, this_pass), this_pass))
+        first = _planned_removals(first, observation, this_pass)
+        return Step(_wanted_nodes(first, this_pass))
     last = ledger.seen
     if this_pass.at <= last.at:
         return Step(ledger)
     observation = observe(this_pass, last)
     if this_pass.before.watching_since > last.at:
         return Step(_observed_anew(ledger, observation, this_pass))
-    began, stopped = restarted_at(last, observation.soft, this_pass), stopped_at(last, this_pass)
+    began = restarted_at(last, observation.soft, this_pass)
+    stopped = stopped_at(last, this_pass)
     # the other autoscaler was not running: the time counts nowhere
     if observation.dead or last.dead:
         ledger, question = without_outage(ledger, this_pass, stopped)
         silent_since = last.at if last.dead else max(stopped, ledger.first)
+        silence = this_pass.at - silent_since
         ledger = msgspec.structs.replace(ledger, restarted=began or ledger.restarted)
-        return Step(
-            _with_observation(ledger, observation, this_pass, dead=this_pass.at - silent_since),
-            question,
-        )
-    new_growths, silent = growths(last, this_pass), 0.0
+        return Step(_with_observation(ledger, observation, this_pass, dead=silence), question)
+    new_growths = growths(last, this_pass)
+    silence = 0.0
     if began:
-        ledger, new_growths = (
-            after_restart(ledger, stopped, began),
-            outside(new_growths, stopped, began),
-        )
-        silent = max(0.0, began - max(stopped, ledger.first))
+        ledger = after_restart(ledger, stopped, began)
+        new_growths = outside(new_growths, stopped, began)
+        silent_since = max(stopped, ledger.first)
+        silence = max(0.0, began - silent_since)
     ledger = _judge_removals(ledger, this_pass)
     ledger = _planned_removals(ledger, observation, this_pass)
     ledger, question = _continue_episode(ledger, new_growths, this_pass)
     ledger = _wanted_nodes(ledger, this_pass)
     is_silent = this_pass.at - this_pass.known_until(last) > LATE
-    if (observation.soft or not observation.candidates) and not is_silent:
+    shows_unneeded = bool(observation.soft) or not observation.candidates
+    if shows_unneeded and not is_silent:
         own_nodes, their_nodes = _unneeded_nodes(observation, this_pass)
         ledger = sample(ledger, own_nodes, their_nodes, this_pass.at)
-    return Step(_with_observation(ledger, observation, this_pass, dead=silent), question)
+    return Step(_with_observation(ledger, observation, this_pass, dead=silence), question)
 
 
 def _observed_anew(ledger: Ledger, observation: Observation, this_pass: Pass) -> Ledger:
@@ -151,19 +153,22 @@ def _observed_anew(ledger: Ledger, observation: Observation, this_pass: Pass) ->
         resumed=this_pass.at,
     )
     anew = _with_observation(anew, observation, this_pass, dead=this_pass.at - last.at)
-    return _wanted_nodes(_planned_removals(anew, observation, this_pass), this_pass)
+    anew = _planned_removals(anew, observation, this_pass)
+    return _wanted_nodes(anew, this_pass)
 
 
 def _unneeded_nodes(observation: Observation, this_pass: Pass) -> tuple[set[str], set[str]]:
     """Return the nodes that are unneeded for our plan, and those that are for the other
     autoscaler. Those that are so since less than one interval, for either, are left out: both do
     not look at the same instant."""
-    known, latest_begin = this_pass.before.nodes, this_pass.at - verdicts.INTERVAL
-    own_nodes, their_nodes = set(this_pass.plan.unneeded), set(observation.soft)
+    latest_begin = this_pass.at - verdicts.INTERVAL
+    own_nodes = set(this_pass.plan.unneeded)
+    their_nodes = set(observation.soft)
     young = {node for node in their_nodes if observation.soft[node] > latest_begin}
-    young |= {
-        node for node in own_nodes if not 0.0 < _unneeded_since(known.get(node)) <= latest_begin
-    }
+    for node in own_nodes:
+        unneeded_since = _unneeded_since(this_pass.before.nodes.get(node))
+        if not 0.0 < unneeded_since <= latest_begin:
+            young.add(node)
     return own_nodes - young, their_nodes - young
 
 
@@ -175,7 +180,8 @@ def _with_observation(
     ledger: Ledger, observation: Observation, this_pass: Pass, *, dead: float = 0.0
 ) -> Ledger:
     passes = passes_between(ledger.seen, this_pass)
-    ledger = trimmed(on_day(ledger, observation.at, dead=dead, passes=passes), observation.at)
+    ledger = on_day(ledger, observation.at, dead=dead, passes=passes)
+    ledger = trimmed(ledger, observation.at)
     return msgspec.structs.replace(ledger, seen=observation)
 
 
@@ -190,10 +196,11 @@ def worth_writing(old_ledger: Ledger | None, new_ledger: Ledger) -> bool:
 
 def _without_counters(ledger: Ledger) -> Ledger:
     seen = msgspec.structs.replace(ledger.seen, at=0.0, token=0, alive=0.0)
-    wanted = ledger.wanted and msgspec.structs.replace(
-        ledger.wanted, passes=min(ledger.wanted.passes, EXTRA_PASSES)
-    )
-    return msgspec.structs.replace(ledger, seen=seen, wanted=wanted, days={})
+    wanted_nodes = ledger.wanted
+    if wanted_nodes is not None:
+        passes = min(wanted_nodes.passes, EXTRA_PASSES)
+        wanted_nodes = msgspec.structs.replace(wanted_nodes, passes=passes)
+    return msgspec.structs.replace(ledger, seen=seen, wanted=wanted_nodes, days={})
 
 
 # -- removals --------------------------------------------------------------------------------------
@@ -202,18 +209,18 @@ def _without_counters(ledger: Ledger) -> Ledger:
 def _judge_removals(ledger: Ledger, this_pass: Pass) -> Ledger:
     """Return the ledger with the removals that are over. A removal is judged when it begins, and
     counts when its node does not exist any more, because the other autoscaler gives some up."""
-    existing, failed = this_pass.node_names, set(given_up(ledger, this_pass))
-    deleting = {
-        node: at for node, at in ledger.deleting.items() if node in existing and node not in failed
-    }
-    removing = {node: match for node, match in ledger.removing.items() if node not in failed}
-    for removed_node in removals(ledger.seen, ledger.deleting, this_pass):
-        removing[removed_node.node] = _removal_match(ledger, removed_node, this_pass)
-        if removed_node.node in existing:
-            deleting[removed_node.node] = removed_node.at
-    matches = [match for node, match in removing.items() if node not in existing]
+    existing = this_pass.node_names
+    failed = set(given_up(ledger, this_pass))
     # Our removal would have failed like the other's: its time begins anew.
     remaining = existing - failed
+    deleting = {node: at for node, at in ledger.deleting.items() if node in remaining}
+    removing = {node: match for node, match in ledger.removing.items() if node not in failed}
+    for removed_node in removals(ledger.seen, ledger.deleting, this_pass):
+        node = removed_node.node
+        removing[node] = _removal_match(ledger, removed_node, this_pass)
+        if node in existing:
+            deleting[node] = removed_node.at
+    matches = tuple(match for node, match in removing.items() if node not in existing)
     ledger = msgspec.structs.replace(
         ledger,
         deleting=latest(deleting),
@@ -222,11 +229,13 @@ def _judge_removals(ledger: Ledger, this_pass: Pass) -> Ledger:
         rechecks=_rechecks(ledger, this_pass),
         reported={node: at for node, at in ledger.reported.items() if node in existing},
     )
-    return release(hold(ledger, tuple(matches)), this_pass.known_until(ledger.seen), this_pass.at)
+    known_until = this_pass.known_until(ledger.seen)
+    return release(hold(ledger, matches), known_until, this_pass.at)
 
 
 def _removal_match(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -> Match:
-    node, at = removed_node.node, removed_node.at
+    node = removed_node.node
+    at = removed_node.at
     name = match_id(REMOVAL, at, node)
     if not removed_node.confirmed:
         return Match(name, REMOVAL, at, ShadowVerdict.SOMEBODY, node)
@@ -238,15 +247,14 @@ def _removal_match(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -
     patience = options.scale_down_unneeded_time if own_time is None else own_time
     rested = cooldown_end(this_pass.before, removed_node.group, options)
     judged = verdicts.removal(removed_node, planned, memory, ledger.seen, patience, rested)
-    unneeded_since = (memory.unneeded_since if memory else 0.0) or planned or 0.0
-    restart = (
-        ledger.restarted if unneeded_since and unneeded_since <= ledger.restarted <= at else 0.0
-    )
-    lacks_place = judged.verdict is ShadowVerdict.REFUSED and _rest_without_place(memory) > 0.0
-    instead = _other_node(ledger, removed_node, this_pass) if lacks_place else ""
+    unneeded_since = _unneeded_since(memory) or planned or 0.0
+    is_restart_between = bool(unneeded_since) and unneeded_since <= ledger.restarted <= at
+    restart = ledger.restarted if is_restart_between else 0.0
+    is_refused = judged.verdict is ShadowVerdict.REFUSED
+    lacks_place = is_refused and _rest_without_place(memory) > 0.0
     situation = msgspec.structs.replace(
         _situation(this_pass, judged.apart, restarted=restart, own=judged.own),
-        instead=instead,
+        instead=_other_node(ledger, removed_node, this_pass) if lacks_place else "",
         looked_again=_looked_again(ledger, memory, node, judged.verdict),
     )
     why = "" if judged.verdict in AGREEING else cause(situation)
@@ -260,7 +268,7 @@ def _removal_match(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -
         detail=judged.detail,
         cause=why,
         lead=lead,
-        instead=instead,
+        instead=situation.instead,
     )
 
 
@@ -269,14 +277,15 @@ def _other_node(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -> s
     "" without one. It is the counterpart of one removal only."""
     own_nodes = set(this_pass.plan.unneeded) | ledger.planned.keys()
     their_nodes = ledger.seen.soft.keys() | ledger.deleting.keys()
-    counterparts = {
-        match.instead for match in (*ledger.matches, *ledger.removing.values(), *ledger.held)
-    }
+    counterparts = {match.instead for match in _all_matches(ledger)}
     group_nodes = ledger.seen.nodes.get(removed_node.group, ())
-    return min(
-        (own_nodes & this_pass.node_names & set(group_nodes)) - their_nodes - counterparts,
-        default="",
-    )
+    existing = this_pass.node_names.intersection(group_nodes)
+    only_ours = (own_nodes & existing) - their_nodes
+    return min(only_ours - counterparts, default="")
+
+
+def _all_matches(ledger: Ledger) -> tuple[Match, ...]:
+    return (*ledger.matches, *ledger.removing.values(), *ledger.held)
 
 
 def _looked_again(
@@ -288,100 +297,83 @@ def _looked_again(
         return 0.0
     if verdict is ShadowVerdict.REFUSED:
         return _rest_without_place(memory)
-    rested = ledger.rechecks.get(node, 0.0)
-    is_cause = (
-        verdict is ShadowVerdict.LATER and 0.0 <= memory.unneeded_since - rested <= verdicts.CLOSE
-    )
-    return rested if is_cause else 0.0
+    rested_until = ledger.rechecks.get(node, 0.0)
+    is_close = 0.0 <= memory.unneeded_since - rested_until <= verdicts.CLOSE
+    return rested_until if is_close and verdict is ShadowVerdict.LATER else 0.0
 
 
 def _rest_without_place(memory: NodeMemory | None) -> float:
     """Return until when our plan does not look at a node again whose pods had no
     place, 0.0 for any other node."""
-    has_no_place = (
-        memory is not None
-        and memory.why is not None
-        and memory.why.code is ReasonCode.NO_PLACE_TO_MOVE_PODS
-    )
-    return memory.unremovable_until if memory is not None and has_no_place else 0.0
+    if memory is None or memory.why is None:
+        return 0.0
+    has_no_place = memory.why.code is ReasonCode.NO_PLACE_TO_MOVE_PODS
+    return memory.unremovable_until if has_no_place else 0.0
 
 
 def _rechecks(ledger: Ledger, this_pass: Pass) -> dict[str, float]:
     """Return until when our plan does not look at nodes again that the other autoscaler may remove,
     with those whose rest ended an hour ago at most."""
-    candidates = {node: this_pass.before.nodes.get(node) for node in ledger.seen.soft}
-    rests = {
-        node: rest
-        for node, memory in candidates.items()
-        if (rest := _rest_without_place(memory)) > 0.0
-    }
-    recent = {
-        node: until
-        for node, until in ledger.rechecks.items()
-        if until > this_pass.at - _REST_MATTERS
-    }
-    return latest(
-        {node: until for node, until in (recent | rests).items() if node in this_pass.node_names}
-    )
+    earliest_end = this_pass.at - _REST_MATTERS
+    rests = {node: until for node, until in ledger.rechecks.items() if until > earliest_end}
+    for node in ledger.seen.soft:
+        rest = _rest_without_place(this_pass.before.nodes.get(node))
+        if rest > 0.0:
+            rests[node] = rest
+    existing = this_pass.node_names
+    return latest({node: until for node, until in rests.items() if node in existing})
 
 
 def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass) -> Ledger:
     """Return the ledger with the nodes that our plan removes; those that the other autoscaler keeps
     for half an hour longer are the dangerous class."""
-    planned, reported = dict(ledger.planned), dict(ledger.reported)
+    planned = dict(ledger.planned)
+    reported = dict(ledger.reported)
     pods_of = {removal.node: removal.evict for removal in this_pass.plan.removals}
     for node in pods_of:
-        if (
-            node not in ledger.reported
-            and node not in ledger.deleting
-            and len(planned) < MOST_TRACKED
-        ):
+        is_tracked = node in ledger.reported or node in ledger.deleting
+        if not is_tracked and len(planned) < MOST_TRACKED:
             planned.setdefault(node, this_pass.at)
     matches = []
     known_until = this_pass.known_until(ledger.seen)
     for node, at in sorted(planned.items()):
-        if (
-            node not in ledger.deleting
-            and known_until - max(at, ledger.restarted) >= verdicts.WINDOW
-        ):
-            pods = pods_of.get(node, ())
-            moved = (
-                f"pods: {', '.join(pods[:3])}{' …' if len(pods) > 3 else ''}"
-                if pods
-                else "no pods to move"
-            )
-            taint = (
-                "it has Cluster Autoscaler's soft taint"
-                if node in observation.soft
-                else "no soft taint"
-            )
-            memory = this_pass.before.nodes.get(node)
-            unneeded_since = (memory.unneeded_since if memory else 0.0) or at
-            restart = ledger.restarted if ledger.restarted >= unneeded_since else 0.0
-            situation = msgspec.structs.replace(
-                _situation(this_pass, restarted=restart), instead=_counterpart(ledger, node)
-            )
-            match = Match(
-                match_id(REMOVAL, at, node),
-                REMOVAL,
-                at,
-                ShadowVerdict.ONLY_OURS,
-                node,
-                detail=f"{moved}; {taint}",
-                cause=cause(situation),
-            )
-            matches.append(match)
-            reported[node] = planned.pop(node)
-    return add(
-        msgspec.structs.replace(ledger, planned=planned, reported=latest(reported)), *matches
-    )
+        seconds_alone = known_until - max(at, ledger.restarted)
+        if node in ledger.deleting or seconds_alone < verdicts.WINDOW:
+            continue
+        has_soft_taint = node in observation.soft
+        taint = "it has Cluster Autoscaler's soft taint" if has_soft_taint else "no soft taint"
+        unneeded_since = _unneeded_since(this_pass.before.nodes.get(node)) or at
+        restart = ledger.restarted if ledger.restarted >= unneeded_since else 0.0
+        situation = msgspec.structs.replace(
+            _situation(this_pass, restarted=restart), instead=_counterpart(ledger, node)
+        )
+        match = Match(
+            match_id(REMOVAL, at, node),
+            REMOVAL,
+            at,
+            ShadowVerdict.ONLY_OURS,
+            node,
+            detail=f"{_moving_pods(pods_of.get(node, ()))}; {taint}",
+            cause=cause(situation),
+        )
+        matches.append(match)
+        reported[node] = planned.pop(node)
+    ledger = msgspec.structs.replace(ledger, planned=planned, reported=latest(reported))
+    return add(ledger, *matches)
+
+
+def _moving_pods(pods: Sequence[str]) -> str:
+    if not pods:
+        return "no pods to move"
+    more = " …" if len(pods) > 3 else ""
+    return f"pods: {', '.join(pods[:3])}{more}"
 
 
 def _counterpart(ledger: Ledger, node: str) -> str:
     """Return the node that the other autoscaler removed in the place of
     this one, "" without one."""
-    matches = (*ledger.matches, *ledger.removing.values(), *ledger.held)
-    return next((match.node for match in matches if match.instead == node), "")
+    names = (match.node for match in _all_matches(ledger) if match.instead == node)
+    return next(names, "")
 
 
 # -- growths ---------------------------------------------------------------------------------------
@@ -391,17 +383,22 @@ def _continue_episode(
     ledger: Ledger, new_growths: tuple[Growth, ...], this_pass: Pass
 ) -> tuple[Ledger, Episode | None]:
     """Return the ledger with the open episode, and the episode that is over."""
-    episode, question, last = ledger.episode, None, ledger.seen
+    episode = ledger.episode
+    question = None
     if episode is not None:
         checked = tuple(confirmed(growth, this_pass) for growth in episode.growths)
         episode = msgspec.structs.replace(episode, growths=checked)
         if episode.is_settled and not episode.is_continued_by(new_growths, this_pass.at):
-            question, episode = episode, None
+            question = episode
+            episode = None
     begins = episode is None
-    new_growths = tuple(dated(growth, last.at, this_pass) for growth in new_growths)
-    episode = joined(episode, new_growths, last.at, this_pass.at)
+    last_at = ledger.seen.at
+    new_growths = tuple(dated(growth, last_at, this_pass) for growth in new_growths)
+    episode = joined(episode, new_growths, last_at, this_pass.at)
     if episode is not None:
-        episode = watched(begun(episode, ledger.wanted) if begins else episode, this_pass)
+        if begins:
+            episode = begun(episode, ledger.wanted)
+        episode = watched(episode, this_pass)
     acted = max((growth.at for growth in new_growths), default=ledger.acted)
     ledger = msgspec.structs.replace(ledger, episode=episode, acted=acted)
     if question is None:
@@ -418,10 +415,8 @@ def _without_somebody(ledger: Ledger, episode: Episode) -> tuple[Ledger, Episode
     others = tuple(growth for growth in episode.growths if growth.is_others)
     somebodys = tuple(growth for growth in episode.growths if not growth.is_others)
     if somebodys:
-        match = _growth_match(
-            msgspec.structs.replace(episode, growths=somebodys), ShadowVerdict.SOMEBODY
-        )
-        ledger = add(ledger, match)
+        somebodys_episode = msgspec.structs.replace(episode, growths=somebodys)
+        ledger = add(ledger, _growth_match(somebodys_episode, ShadowVerdict.SOMEBODY))
     if not others:
         return ledger, None
     rest = msgspec.structs.replace(episode, growths=others)
@@ -433,7 +428,9 @@ def open_question(ledger: Ledger) -> Episode | None:
     """Return the open episode if the planner has not been asked about all its growths yet. Its pods
     may have ended when it is over."""
     episode = ledger.episode
-    return episode if episode is not None and episode.asked < len(episode.growths) else None
+    if episode is None or episode.asked >= len(episode.growths):
+        return None
+    return episode
 
 
 def answered_early(
@@ -450,9 +447,8 @@ def postponed(ledger: Ledger, episode: Episode) -> Ledger:
     """Return the ledger with the episode open again, because this pass has no time to ask the
     planner. An episode that began in the meantime continues it."""
     later_growths = ledger.episode.growths if ledger.episode else ()
-    return msgspec.structs.replace(
-        ledger, episode=joined(episode, later_growths, episode.since, episode.noticed)
-    )
+    continued = joined(episode, later_growths, episode.since, episode.noticed)
+    return msgspec.structs.replace(ledger, episode=continued)
 
 
 def answered(
@@ -467,7 +463,8 @@ def answered(
     the planner again, to know a tie."""
     judged, gone = _judged(episode, plan, rebuilt, this_pass)
     judged, why = _explained(judged, gone, episode, rebuilt, this_pass, ask)
-    lead = episode.began - (first_wanted(episode, this_pass) or episode.noticed)
+    wanted_at = first_wanted(episode, this_pass) or episode.noticed
+    lead = episode.began - wanted_at
     match = msgspec.structs.replace(
         _growth_match(episode, judged.verdict),
         ours=judged.ours,
@@ -487,11 +484,10 @@ def _draws(this_pass: Pass) -> bool:
 def _judged(episode: Episode, plan: Plan, rebuilt: Rebuilt, this_pass: Pass) -> tuple[Judged, str]:
     """Return the verdict, and which pods are gone. Where the rebuilt state has lost pods, the plans
     decide that were made while they waited."""
-    theirs, random = episode.sizes, _draws(this_pass)
-    judged, gone = (
-        verdicts.growth(theirs, plan, rebuilt.pods, random=random),
-        pods_gone(episode, rebuilt),
-    )
+    theirs = episode.sizes
+    random = _draws(this_pass)
+    judged = verdicts.growth(theirs, plan, rebuilt.pods, random=random)
+    gone = pods_gone(episode, rebuilt)
     if judged.verdict in AGREEING or not gone:
         return judged, gone
     ours = wanted_by_passes(episode, this_pass)
@@ -508,7 +504,9 @@ def _explained(
     is no difference of sizes."""
     if judged.verdict in AGREEING:
         return judged, ""
-    theirs, ours, random = episode.sizes, judged.ours, _draws(this_pass)
+    theirs = episode.sizes
+    ours = judged.ours
+    random = _draws(this_pass)
     known = known_difference(episode, ours, rebuilt, this_pass)
     drawn = False
     if ours and not (random or known):
@@ -516,10 +514,11 @@ def _explained(
         drawn = drawn_before or is_drawn(theirs, ours, rebuilt, this_pass.policy, ask)
     if drawn and judged.verdict is ShadowVerdict.CHOICE:
         return msgspec.structs.replace(judged, verdict=ShadowVerdict.SAME_SIZE), ""
+    ours_is_smaller = sum(ours.values()) < sum(theirs.values())
     situation = msgspec.structs.replace(
         _situation(this_pass, random=random, known=known, own=judged.own),
         drawn=drawn,
-        gone=gone if sum(ours.values()) < sum(theirs.values()) else "",
+        gone=gone if ours_is_smaller else "",
         reserved=_reserves_more(ours.keys() | theirs.keys(), this_pass),
     )
     return judged, cause(situation)
@@ -541,54 +540,66 @@ def _wanted_nodes(ledger: Ledger, this_pass: Pass) -> Ledger:
     pods_of = uids_wanted(this_pass.plan, this_pass.snapshot.pods)
     before = ledger.wanted
     if before is None:
-        pods = tuple(uid for uids in pods_of.values() for uid in uids)[:MOST_PODS]
+        pods = tuple(uid for uids in pods_of.values() for uid in uids)
         starts = dict.fromkeys(groups, this_pass.at)
-        new = WantedNodes(this_pass.at, groups, pods=pods, starts=starts, pods_of=pods_of)
-        return msgspec.structs.replace(ledger, wanted=new)
+        first_wanted_nodes = WantedNodes(
+            this_pass.at, groups, pods=pods[:MOST_PODS], starts=starts, pods_of=pods_of
+        )
+        return msgspec.structs.replace(ledger, wanted=first_wanted_nodes)
     starts = {name: before.starts.get(name, this_pass.at) for name in groups}
-    wanted = WantedNodes(
-        before.since, groups, before.passes + 1, before.told, before.pods, starts, pods_of
-    )
-    waited = this_pass.known_until(ledger.seen) - wanted.since
-    if not wanted.told and wanted.passes >= EXTRA_PASSES and waited >= EXTRA_AFTER:
+    passes = before.passes + 1
+    waited = this_pass.known_until(ledger.seen) - before.since
+    is_extra = passes >= EXTRA_PASSES and waited >= EXTRA_AFTER
+    if is_extra and not before.told:
+        first_pods = ", ".join(increases[0].pods[:3])
+        situation = _situation(this_pass, known=_reported_hindrance(this_pass, groups))
         match = Match(
-            match_id(GROWTH, wanted.since, ",".join(sorted(groups))),
+            match_id(GROWTH, before.since, ",".join(sorted(groups))),
             GROWTH,
-            wanted.since,
+            before.since,
             ShadowVerdict.EXTRA,
             ours=dict(sorted(groups.items())),
-            detail=f"for {', '.join(increases[0].pods[:3])}"[:200],
-            cause=cause(_situation(this_pass, known=_reported_hindrance(this_pass, groups))),
+            detail=f"for {first_pods}"[:200],
+            cause=cause(situation),
             costs=_costs(groups, {}, this_pass),
         )
-        ledger, wanted = add(ledger, match), msgspec.structs.replace(wanted, told=True)
-    return msgspec.structs.replace(ledger, wanted=wanted)
+        ledger = add(ledger, match)
+    is_reported = before.told or is_extra
+    wanted_nodes = WantedNodes(
+        before.since, groups, passes, is_reported, before.pods, starts, pods_of
+    )
+    return msgspec.structs.replace(ledger, wanted=wanted_nodes)
 
 
 def _costs(
     ours: dict[str, int], theirs: dict[str, int], this_pass: Pass
 ) -> tuple[float, float] | None:
     """Return the hourly costs of both, None if a price is unknown."""
+    names = ours.keys() | theirs.keys()
     prices: dict[str, float] = {}
-    book = price_book(
-        this_pass.policy.prices, this_pass.snapshot.groups, spot=this_pass.policy.spot is not None
-    )
-    nodes = {node.provider_id: node for node in this_pass.snapshot.nodes if node.provider_id}
-    for group in this_pass.snapshot.groups:
-        if group.id in ours or group.id in theirs:
-            real_nodes = (
-                nodes[instance.id] for instance in group.instances if instance.id in nodes
-            )
-            node = group.template or next(real_nodes, None)
-            price = book.hourly(node, group) if node is not None else None
-            if price is not None:
-                prices[group.id] = price
-    if not ours.keys() | theirs.keys() <= prices.keys():
+    policy = this_pass.policy
+    groups = this_pass.snapshot.groups
+    book = price_book(policy.prices, groups, spot=policy.spot is not None)
+    nodes = _nodes_by_provider_id(this_pass)
+    for group in groups:
+        if group.id not in names:
+            continue
+        real_nodes = (nodes[instance.id] for instance in group.instances if instance.id in nodes)
+        node = group.template or next(real_nodes, None)
+        price = book.hourly(node, group) if node is not None else None
+        if price is not None:
+            prices[group.id] = price
+    if not names <= prices.keys():
         return None
-    own_cost, their_cost = (
-        sum(prices[name] * count for name, count in sizes.items()) for sizes in (ours, theirs)
-    )
-    return round(own_cost, 6), round(their_cost, 6)
+
+    def cost(sizes: dict[str, int]) -> float:
+        return round(sum(prices[name] * count for name, count in sizes.items()), 6)
+
+    return cost(ours), cost(theirs)
+
+
+def _nodes_by_provider_id(this_pass: Pass) -> dict[str, Node]:
+    return {node.provider_id: node for node in this_pass.snapshot.nodes if node.provider_id}
 
 
 def _reported_hindrance(this_pass: Pass, groups: dict[str, int]) -> str:
@@ -600,15 +611,17 @@ def _reported_hindrance(this_pass: Pass, groups: dict[str, int]) -> str:
 def _reserves_more(groups: Set[str], this_pass: Pass) -> bool:
     """Return whether a node of these groups offers less CPU or memory than the
     group's template promises."""
-    nodes = {node.provider_id: node for node in this_pass.snapshot.nodes if node.provider_id}
-    return any(
-        nodes[instance.id].allocatable.get(name, 0) < group.template.allocatable.get(name, 0)
-        for group in this_pass.snapshot.groups
-        if group.id in groups and group.template is not None
-        for instance in group.instances
-        if instance.id in nodes
-        for name in ("cpu", "memory")
-    )
+    nodes = _nodes_by_provider_id(this_pass)
+    for group in this_pass.snapshot.groups:
+        if group.id not in groups or group.template is None:
+            continue
+        promised = group.template.allocatable
+        real_nodes = [nodes[instance.id] for instance in group.instances if instance.id in nodes]
+        for node in real_nodes:
+            offered = node.allocatable
+            if any(offered.get(name, 0) < promised.get(name, 0) for name in ("cpu", "memory")):
+                return True
+    return False
 
 
 def _situation(
@@ -620,7 +633,8 @@ def _situation(
     known: str = "",
     own: str = "",
 ) -> Situation:
-    gaps = tuple(sorted({gap.kind for gap in this_pass.snapshot.gaps}))
+    gap_kinds = {gap.kind for gap in this_pass.snapshot.gaps}
+    gaps = tuple(sorted(gap_kinds))
     return Situation(
         random=random, apart=apart, gaps=gaps, restarted=restarted, known=known, own=own
     )

@@ -9,6 +9,8 @@ created after the episode are left out.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 
 from chalicelib.model.group import Instance, NodeGroup
@@ -41,79 +43,80 @@ class Rebuilt(msgspec.Struct, frozen=True):
 def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Options) -> Rebuilt:
     """Return the state before the episode, from the state and memory of a pass after it."""
     # Nodes of a growth by somebody else that came later did not exist either.
-    episode = msgspec.structs.replace(episode, growths=(*episode.growths, *episode.besides))
-    sizes, end = episode.sizes, episode.ended
+    growths = (*episode.growths, *episode.besides)
+    episode = msgspec.structs.replace(episode, growths=growths)
+    sizes = episode.sizes
+    end = episode.ended
     left_out = new_instances(snapshot, memory, episode)
     new_nodes = {instance.node for instance in left_out if instance.node}
     new_ids = {instance.id for instance in left_out}
-    earlier = msgspec.structs.replace(
-        snapshot, pods=tuple(pod for pod in snapshot.pods if pod.created <= end)
+    earlier_pods = tuple(pod for pod in snapshot.pods if pod.created <= end)
+    earlier = msgspec.structs.replace(snapshot, pods=earlier_pods)
+    bare, bare_memory, removed_nodes = without_nodes(
+        earlier, memory, sorted(new_nodes), end, options
     )
-    bare, bare_memory, removed = without_nodes(earlier, memory, sorted(new_nodes), end, options)
-    lost = {key for node in removed for key in node.lost}
-    waiting = [
-        _waiting(pod, end) for pod in earlier.pods if pod.node in new_nodes and pod.key in lost
-    ]
-    groups = [
-        msgspec.structs.replace(
-            group,
-            instances=tuple(instance for instance in group.instances if instance.id not in new_ids),
-            target=max(0, original.target - sizes.get(group.id, 0)),
+    lost_pods = {key for node in removed_nodes for key in node.lost}
+    recreated_pods = {key for node in removed_nodes for key in node.again}
+    pods_of_new_nodes = (pod for pod in earlier_pods if pod.node in new_nodes)
+    waiting = [_waiting(pod, end) for pod in pods_of_new_nodes if pod.key in lost_pods]
+    pods = sorted((*bare.pods, *waiting), key=lambda pod: (pod.namespace, pod.name))
+    groups = []
+    for group, original in zip(bare.groups, snapshot.groups, strict=True):
+        old_instances = tuple(
+            instance for instance in group.instances if instance.id not in new_ids
         )
-        for group, original in zip(bare.groups, snapshot.groups, strict=True)
-    ]
-    group_memories = {
-        name: msgspec.structs.replace(
+        target = max(0, original.target - sizes.get(group.id, 0))
+        groups.append(msgspec.structs.replace(group, instances=old_instances, target=target))
+    group_ids = {group.id for group in snapshot.groups}
+    pod_uids = {pod.uid for pod in snapshot.pods}
+    missing_groups = sizes.keys() - group_ids
+    missing_pods = set(episode.pods) - pod_uids
+    is_approximate = _shrunk(snapshot, episode) or bool(missing_groups) or bool(missing_pods)
+    return Rebuilt(
+        msgspec.structs.replace(bare, taken_at=end, pods=tuple(pods), groups=tuple(groups)),
+        _memory_before(bare_memory, episode, new_ids),
+        is_approximate,
+        tuple(sorted(recreated_pods | lost_pods)),
+        len(missing_pods),
+        tuple(sorted(new_nodes)),
+    )
+
+
+def _memory_before(memory: Memory, episode: Episode, new_instance_ids: Set[str]) -> Memory:
+    groups = dict(memory.groups)
+    for name in episode.sizes.keys() & groups.keys():
+        group_memory = groups[name]
+        groups[name] = msgspec.structs.replace(
             group_memory,
             request=_requested_before(group_memory.request, episode.since),
             backoff=_failed_before(group_memory.backoff, episode.since),
             last_add=min(group_memory.last_add, episode.since),
             size_wrong_since=0.0,
         )
-        if name in sizes
-        else group_memory
-        for name, group_memory in bare_memory.groups.items()
-    }
-    memory_before = msgspec.structs.replace(
-        bare_memory,
-        groups=group_memories,
-        unregistered={
-            name: at for name, at in bare_memory.unregistered.items() if name not in new_ids
-        },
-        last_scale_up=min(bare_memory.last_scale_up, episode.since),
-    )
-    pods = sorted((*bare.pods, *waiting), key=lambda pod: (pod.namespace, pod.name))
-    group_ids, pod_uids = (
-        {group.id for group in snapshot.groups},
-        {pod.uid for pod in snapshot.pods},
-    )
-    gone = len(set(episode.pods) - pod_uids)
-    return Rebuilt(
-        msgspec.structs.replace(bare, taken_at=end, pods=tuple(pods), groups=tuple(groups)),
-        memory_before,
-        _shrunk(snapshot, episode) or not sizes.keys() <= group_ids or gone > 0,
-        tuple(sorted({key for node in removed for key in (*node.again, *node.lost)})),
-        gone,
-        tuple(sorted(new_nodes)),
+    unregistered = dict(memory.unregistered)
+    for instance_id in new_instance_ids:
+        unregistered.pop(instance_id, None)
+    last_scale_up = min(memory.last_scale_up, episode.since)
+    return msgspec.structs.replace(
+        memory, groups=groups, unregistered=unregistered, last_scale_up=last_scale_up
     )
 
 
 def _shrunk(snapshot: Snapshot, episode: Episode) -> bool:
     """Return whether a group is smaller than the episode made it."""
     sizes = episode.sizes
-    before: dict[str, int] = {}
+    first_size: dict[str, int] = {}
     for growth in episode.growths:
-        before[growth.group] = min(growth.before, before.get(growth.group, growth.before))
-    return any(
-        group.target < before[group.id] + sizes[group.id]
-        for group in snapshot.groups
-        if group.id in sizes
-    )
+        least = first_size.get(growth.group, growth.before)
+        first_size[growth.group] = min(growth.before, least)
+    grown_groups = (group for group in snapshot.groups if group.id in sizes)
+    return any(group.target < first_size[group.id] + sizes[group.id] for group in grown_groups)
 
 
 def new_instances(snapshot: Snapshot, memory: Memory, episode: Episode) -> list[Instance]:
     """Return the instances that the episode added, as far as they exist."""
-    sizes, instances = episode.sizes, list[Instance]()
+    sizes = episode.sizes
+    instances: list[Instance] = []
     for group in snapshot.groups:
         if group.id in sizes:
             instances += _new_instances(group, sizes[group.id], snapshot, memory, episode.since)
@@ -122,13 +125,15 @@ def new_instances(snapshot: Snapshot, memory: Memory, episode: Episode) -> list[
 
 def _requested_before(request: ScaleUpRequest | None, since: float) -> ScaleUpRequest | None:
     """Return the purchases that were made before an episode. Their nodes were on their way then."""
-    rows = request.purchases if request is not None else ()
-    return request_of(row for row in rows if row.since <= since)
+    purchases = request.purchases if request is not None else ()
+    return request_of(purchase for purchase in purchases if purchase.since <= since)
 
 
 def _failed_before(backoff: Backoff | None, since: float) -> Backoff | None:
     """Return the back-off of a group, None if it began with this episode."""
-    return backoff if backoff is not None and backoff.last_failed <= since else None
+    if backoff is None or backoff.last_failed > since:
+        return None
+    return backoff
 
 
 def _new_instances(

@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli.deployment_settings import settings_of
-from chalicelib.cli.output import Table, emit
+from chalicelib.cli.output import Block, Table, emit
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy, table_name
 from chalicelib.model.errors import BadInput
 from chalicelib.model.notification import NoticeSeverity
@@ -51,92 +51,88 @@ def _test(store: Store, args: argparse.Namespace) -> int:
     from chalicelib.notify.delivery import attempt, channels_of, stack_of
     from chalicelib.notify.notices import ONCE, NoticeMessage
 
-    name, kind, now = args.name, "notifications.test", time.time()
-    settings = load(stored_policy(store, name).text, place=name)[0].notifications
+    name = args.name
+    now = time.time()
+    policy, _ = load(stored_policy(store, name).text, place=name)
+    settings = policy.notifications
     if settings is None or not settings.destinations:
-        raise BadInput(
-            name, "its policy has no destinations", "write spec.notifications, and apply the policy"
-        )
+        remedy = "write spec.notifications, and apply the policy"
+        raise BadInput(name, "its policy has no destinations", remedy)
+    kind = "notifications.test"
     text = f"a test message of outscaler notify test {name}; nothing is wrong"
-    condition = NoticeCondition(
-        kind, kind, NoticeSeverity.INFO, text, command=f"outscaler notify open {name}"
-    )
+    command = f"outscaler notify open {name}"
+    condition = NoticeCondition(kind, kind, NoticeSeverity.INFO, text, command=command)
     message = NoticeMessage(f"test-{now:.3f}", now, ONCE, condition, now, settings.destinations)
-    stack, deployment = stack_of(table_name(args)), settings_of(store).deployment
+    stack = stack_of(table_name(args))
+    deployment = settings_of(store).deployment
     channels = channels_of(SecretsManagerReader(), deployment, stack=stack)(name)
     arrived, problems = attempt(message, settings, channels, now)
     destinations = {destination: problems.get(destination) for destination in settings.destinations}
-    rows = tuple(
-        (destination, "accepted" if accepted else "refused", problems.get(destination, ""))
-        for destination, accepted in arrived.items()
-    )
+    rows: list[tuple[str, ...]] = []
+    for destination, is_accepted in arrived.items():
+        result = "accepted" if is_accepted else "refused"
+        rows.append((destination, result, problems.get(destination, "")))
+    table = Table(("destination", "result", "problem"), tuple(rows))
     data = {"name": name, "id": message.id, "destinations": destinations}
-    emit(args.output, data, lambda: [Table(("destination", "result", "problem"), rows)])
+    emit(args.output, data, lambda: [table])
     return 1 if problems else 0
 
 
 def _open(store: Store, args: argparse.Namespace) -> int:
     state = _state(store, args)
-    notices = sorted(
+    conditions: list[dict[str, Any]] = []
+    rows: list[tuple[str, ...]] = []
+    unsent = len(state.messages)
+    open_first = sorted(
         state.notices.values(), key=lambda notice: (not notice.opened_at, notice.since)
     )
-    data = {
-        "name": args.name,
-        "conditions": [
+    for notice in open_first:
+        kind = notice.condition.type
+        severity = notice.condition.severity.value
+        message = notice.condition.message
+        since = format_time(notice.since)
+        opened_at = instant(notice.opened_at)
+        conditions.append(
             {
-                "type": notice.condition.type,
-                "severity": notice.condition.severity.value,
-                "message": notice.condition.message,
-                "since": format_time(notice.since),
-                "openedAt": instant(notice.opened_at),
+                "type": kind,
+                "severity": severity,
+                "message": message,
+                "since": since,
+                "openedAt": opened_at,
             }
-            for notice in notices
-        ],
-        "unsent": len(state.messages),
-    }
-    rows = tuple(
-        (
-            notice.condition.type,
-            notice.condition.severity.value,
-            format_time(notice.since),
-            "yes" if notice.opened_at else "not yet",
-            notice.condition.message,
         )
-        for notice in notices
-    )
-    table = Table(
-        ("type", "severity", "since", "sent", "message"), rows, empty="no condition is open"
-    )
-    waiting = [f"{len(state.messages)} messages wait for delivery"] if state.messages else []
-    emit(args.output, data, lambda: [table, *waiting])
+        rows.append((kind, severity, since, "yes" if notice.opened_at else "not yet", message))
+    columns = ("type", "severity", "since", "sent", "message")
+    blocks: list[Block] = [Table(columns, tuple(rows), empty="no condition is open")]
+    if unsent:
+        blocks.append(f"{unsent} messages wait for delivery")
+    data = {"name": args.name, "conditions": conditions, "unsent": unsent}
+    emit(args.output, data, lambda: blocks)
     return 0
 
 
 def _dead(store: Store, args: argparse.Namespace) -> int:
-    messages = _state(store, args).dead
-    data = [
-        {
-            "id": message.id,
-            "type": message.condition.type,
-            "state": message.state,
-            "at": format_time(message.at),
-            "attempts": message.attempts,
-            "notDeliveredTo": list(message.left),
-            "message": message.condition.message,
-        }
-        for message in messages
-    ]
-    rows = tuple(
-        (
-            message.condition.type,
-            format_time(message.at),
-            ", ".join(message.left),
-            message.condition.message,
+    messages: list[dict[str, Any]] = []
+    rows: list[tuple[str, ...]] = []
+    for message in _state(store, args).dead:
+        kind = message.condition.type
+        text = message.condition.message
+        at = format_time(message.at)
+        messages.append(
+            {
+                "id": message.id,
+                "type": kind,
+                "state": message.state,
+                "at": at,
+                "attempts": message.attempts,
+                "notDeliveredTo": list(message.left),
+                "message": text,
+            }
         )
-        for message in messages
-    )
-    table = Table(("type", "at", "not delivered to", "message"), rows, empty="no message is lost")
-    emit(args.output, {"name": args.name, "messages": data}, lambda: [table])
+        rows.append((kind, at, ", ".join(message.left), text))
+    columns = ("type", "at", "not delivered to", "message")
+    table = Table(columns, tuple(rows), empty="no message is lost")
+    emit(args.output, {"name": args.name, "messages": messages}, lambda: [table])
     return 0
 
 
@@ -144,7 +140,8 @@ def _state(store: Store, args: argparse.Namespace) -> NoticeState:
     from chalicelib.notify.run import load_state
 
     stored_policy(store, args.name)
-    return load_state(store.notices().load(args.name)[0])
+    stored_state, _ = store.notices().load(args.name)
+    return load_state(stored_state)
 
 
 _KINDS: dict[str, Callable[[Store, argparse.Namespace], int]] = {

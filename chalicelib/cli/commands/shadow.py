@@ -123,7 +123,7 @@ def _accept(args: argparse.Namespace, name: str, word: str) -> int:
 def _whole_name(name: str, ledger: Ledger | None, word: str) -> str:
     """Return the node of this text in the table, or the word. Raises BadInput where
     it may be several nodes."""
-    from chalicelib.cli.shadow_table import node_texts
+    from chalicelib.cli.migrate.shadow_table import node_texts
 
     texts = node_texts(ledger) if ledger else {}
     if word in texts:

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.cli.migrate.shadow_table import WIDEST, disagreements
 from chalicelib.cli.output import Block, Table, plural
-from chalicelib.cli.shadow_table import WIDEST, disagreements
 from chalicelib.model.timestamps import format_time
 from chalicelib.shadow.records import (
     AGREEING,

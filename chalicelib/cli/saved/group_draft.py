@@ -73,17 +73,23 @@ def draft(nodes: Sequence[Node], bounds: Mapping[str, tuple[int, int]] | None = 
     names: set[str] = set()
     bounded = 0
     for (at, value), members in sorted(members_by_source.items(), key=lambda item: item[1][0].name):
-        name = _unused_name(value if at < len(_SOURCES) else _type(members[0]) or "nodes", names)
+        label: dict[str, str] = {}
+        if at < len(_SOURCES):
+            proposed_name = value
+            if _SOURCES[at].label:
+                label = {_SOURCES[at].label: value}
+        else:
+            proposed_name = _type(members[0]) or "nodes"
+        name = _unused_name(proposed_name, names)
         names.add(name)
-        label = _SOURCES[at].label if at < len(_SOURCES) else ""
-        low, high = 0, max(2 * len(members), LEAST_MAX)
+        least = 0
+        most = max(2 * len(members), LEAST_MAX)
         if bounds and name in bounds:
-            low, high = bounds[name]
+            least, most = bounds[name]
             bounded += 1
-        selection = _selection(name, {label: value} if label else {}, members, all_nodes)
-        entries.append(
-            {"id": name, "min": low, "max": high, **selection, "template": _template(name, members)}
-        )
+        selection = _selection(name, label, members, all_nodes)
+        template = _template(name, members)
+        entries.append({"id": name, "min": least, "max": most, **selection, "template": template})
     entries.sort(key=lambda entry: str(entry["id"]))
     listed = tuple(entry["id"] for entry in entries if "nodes" in entry)
     return Draft({"nodeGroups": entries}, len(nodes) - len(workers), listed, bounded)
@@ -97,19 +103,17 @@ def _selection(
     selects exactly these nodes."""
     member_names = {node.name for node in members}
     common = _common(_own_labels(node) for node in members)
-    distinguishing = [
-        key
-        for key, value in common.items()
-        if all_nodes.counts[key, value] == len(members)
-        and (key in _TYPES or not key.startswith(_PLACES))
-    ]
-    distinguishing.sort(key=lambda key: _TYPES.index(key) if key in _TYPES else len(_TYPES))
+    own = {key for key, value in common.items() if all_nodes.counts[key, value] == len(members)}
+    types = [key for key in _TYPES if key in own]
+    others = [key for key in common if key in own and not key.startswith(_PLACES)]
     ways: list[dict[str, str]] = [dict(label)]
-    ways += [{key: common[key]} for key in distinguishing[:1]]
-    ways += [common] if common else []
+    ways += [{key: common[key]} for key in (types + others)[:1]]
+    if common:
+        ways.append(common)
     for labels in ways:
         group = SavedGroup(id=name, nodeLabels=labels)
-        if {node.name for node in all_nodes.nodes if is_member(node, group)} == member_names:
+        selected_names = {node.name for node in all_nodes.nodes if is_member(node, group)}
+        if selected_names == member_names:
             return {"nodeLabels": labels} if labels else {}
     return {"nodes": sorted(member_names)}
 
@@ -119,29 +123,27 @@ def _template(name: str, members: Sequence[Node]) -> dict[str, Any]:
     smallest of each resource."""
     resources = sorted(set.intersection(*(set(node.allocatable) for node in members)))
     smallest = {key: min(node.allocatable[key] for node in members) for key in resources}
-    taints = [
-        _taint(taint)
-        for taint in members[0].taints
-        if _is_lasting(taint) and all(taint in node.taints for node in members)
-    ]
-    return {
+    lasting = [taint for taint in members[0].taints if _is_lasting(taint)]
+    shared = [taint for taint in lasting if all(taint in node.taints for node in members)]
+    labels = _common(_own_labels(node) for node in members)
+    template: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {
-            "name": f"template-{name}",
-            "labels": _common(_own_labels(node) for node in members),
-        },
-        **({"spec": {"taints": taints}} if taints else {}),
-        "status": {"allocatable": {key: _amount(key, amount) for key, amount in smallest.items()}},
+        "metadata": {"name": f"template-{name}", "labels": labels},
     }
+    if shared:
+        template["spec"] = {"taints": [_taint(taint) for taint in shared]}
+    allocatable = {key: _amount(key, amount) for key, amount in smallest.items()}
+    template["status"] = {"allocatable": allocatable}
+    return template
 
 
 def _taint(taint: Taint) -> dict[str, str]:
-    return {
-        "key": taint.key,
-        **({"value": taint.value} if taint.value else {}),
-        "effect": taint.effect,
-    }
+    data = {"key": taint.key}
+    if taint.value:
+        data["value"] = taint.value
+    data["effect"] = taint.effect
+    return data
 
 
 def _is_lasting(taint: Taint) -> bool:
@@ -164,18 +166,15 @@ def _common(label_maps: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 def _own_labels(node: Node) -> dict[str, str]:
     """Return the labels without those that identify the node itself."""
-    identity = {
-        node.name,
-        node.provider_id.rpartition("/")[2],
-        node.provider_id.rpartition(".")[2],
-    } - {""}
-    return {
-        key: value
-        for key, value in node.labels.items()
-        if not key.endswith("/hostname")
-        and value not in identity
-        and not key.startswith("node-role.kubernetes.io/")
-    }
+    machine = node.provider_id.rpartition("/")[2]
+    instance = node.provider_id.rpartition(".")[2]
+    identity = {node.name, machine, instance} - {""}
+    labels: dict[str, str] = {}
+    for key, value in node.labels.items():
+        names_node = key.endswith("/hostname") or value in identity
+        if not names_node and not key.startswith("node-role.kubernetes.io/"):
+            labels[key] = value
+    return labels
 
 
 def _is_control_plane(node: Node) -> bool:
@@ -189,15 +188,14 @@ def _group(node: Node, shared: Mapping[tuple[str, str], int]) -> tuple[int, str]
     for at, source in enumerate(_SOURCES):
         if name := source.group(node):
             return at, name
-    shared_labels = [
-        (key, value) for key, value in sorted(_own_labels(node).items()) if shared[key, value] > 1
-    ]
-    size = (
-        ""
-        if _type(node)
-        else f"{node.capacity.get('cpu', 0)} {node.capacity.get('memory', 0) >> 30}"
-    )
-    return len(_SOURCES), msgspec.json.encode([_type(node), size, shared_labels]).decode()
+    own_labels = sorted(_own_labels(node).items())
+    shared_labels = [(key, value) for key, value in own_labels if shared[key, value] > 1]
+    machine_type = _type(node)
+    size = ""
+    if not machine_type:
+        gibibytes = node.capacity.get("memory", 0) >> 30
+        size = f"{node.capacity.get('cpu', 0)} {gibibytes}"
+    return len(_SOURCES), msgspec.json.encode([machine_type, size, shared_labels]).decode()
 
 
 def _type(node: Node) -> str:
@@ -207,18 +205,22 @@ def _type(node: Node) -> str:
 def _owner(node: Node) -> str:
     """Return the Cluster API object above a node, as the provider names it: a MachineSet with a
     generated suffix stands for its MachineDeployment."""
-    kind, name = node.annotations.get(OWNER_KIND, ""), node.annotations.get(OWNER_NAME, "")
+    kind = node.annotations.get(OWNER_KIND, "")
+    name = node.annotations.get(OWNER_NAME, "")
     if not (kind and name):
         return ""
-    if kind == "MachineSet" and (suffix := _SUFFIX.search(name)):
-        kind, name = "MachineDeployment", name[: suffix.start()]
-    return f"{kind}/{node.annotations.get(OWNER_NAMESPACE) or 'default'}/{name}"
+    namespace = node.annotations.get(OWNER_NAMESPACE) or "default"
+    suffix = _SUFFIX.search(name)
+    if kind == "MachineSet" and suffix:
+        return f"MachineDeployment/{namespace}/{name[: suffix.start()]}"
+    return f"{kind}/{namespace}/{name}"
 
 
 def _provider_id_group(node: Node) -> str:
     """Return the group that the providerID names; "" if its first part is the machine itself."""
-    name = group_of(node)
-    return name if node.provider_id.partition("://")[2].partition("/")[2] else ""
+    path = node.provider_id.partition("://")[2]
+    has_parts = path.partition("/")[2]
+    return group_of(node) if has_parts else ""
 
 
 def _cherry_pool(node: Node) -> str:

@@ -13,6 +13,7 @@ were not drained: an operation failed, or another autoscaler acts in this cluste
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -30,7 +31,9 @@ WINDOW = 1800.0
 LONGEST = 24 * HOUR
 """Seconds of the longest wait. The first takes an hour, each further one
 twice as long as the last."""
-_OWNERS, _NODES = 50, 20  # remembered at most: owners of a group, nodes of an owner
+# remembered at most: owners of a group, nodes of an owner
+_OWNERS = 50
+_NODES = 20
 
 Drains = dict[str, dict[str, DrainedOwner]]
 """Group -> owner -> its drains."""
@@ -39,10 +42,12 @@ Drains = dict[str, dict[str, DrainedOwner]]
 def bought_back(removal: SimulatedRemoval, state: ClusterState) -> Reason | None:
     """Return why a node's pods are not moved yet: removals that moved pods of the same owner were
     bought back. An instant too far away comes from a wrong clock."""
+    drained_owners = state.groups[removal.group].memory.drained
+    latest_end = state.now + LONGEST
     waits = {
         owner: drained.until
-        for owner, drained in state.groups[removal.group].memory.drained.items()
-        if state.now < drained.until <= state.now + LONGEST
+        for owner, drained in drained_owners.items()
+        if state.now < drained.until <= latest_end
     }
     if not waits or not removal.evict:
         return None
@@ -61,25 +66,25 @@ def next_drains(
     drains = {
         group.id: _remembered(group.memory.drained, state.now) for group in state.groups.values()
     }
-    if scale_ups and any(
-        drained.nodes for owners in drains.values() for drained in owners.values()
-    ):
+    if scale_ups and _have_nodes(drains):
         _count_growth(drains, state, scale_ups)
-    moved = [
-        (removal, _owners_on(removal.node, removal.evict, state))
-        for removal in removals
-        if removal.evict
-    ]
-    pods = _live_pods(state, {owner for _, owners in moved for owner in owners})
-    for removal, owners in moved:
+    moves = [removal for removal in removals if removal.evict]
+    owners_of_moves = [_owners_on(removal.node, removal.evict, state) for removal in moves]
+    pods = _live_pods(state, set().union(*owners_of_moves))
+    for removal, owners in zip(moves, owners_of_moves, strict=True):
+        own_drains = drains[removal.group]
         for owner in sorted(owners):
-            drained = drains[removal.group].get(owner, DrainedOwner())
+            drained = own_drains.get(owner, DrainedOwner())
             earlier = () if drained.bought else drained.nodes
-            nodes = tuple(dict.fromkeys((*earlier, removal.node)))[-_NODES:]
-            drains[removal.group][owner] = msgspec.structs.replace(
-                drained, since=state.now, nodes=nodes, bought=0, pods=pods[owner]
+            nodes = tuple(dict.fromkeys((*earlier, removal.node)))
+            own_drains[owner] = msgspec.structs.replace(
+                drained, since=state.now, nodes=nodes[-_NODES:], bought=0, pods=pods[owner]
             )
     return {group: _latest(owners) for group, owners in drains.items()}
+
+
+def _have_nodes(drains: Drains) -> bool:
+    return any(drained.nodes for owners in drains.values() for drained in owners.values())
 
 
 def _count_growth(drains: Drains, state: ClusterState, scale_ups: Iterable[ScaleUp]) -> None:
@@ -90,46 +95,52 @@ def _count_growth(drains: Drains, state: ClusterState, scale_ups: Iterable[Scale
     for owners in drains.values():
         for owner in bought.keys() & owners.keys():
             drained = owners[owner]
-            gone = sum(
-                node in state.leaving or node not in state.occupancy.index for node in drained.nodes
-            )
-            if not gone or pods[owner] > drained.pods:
+            removed_nodes = [node for node in drained.nodes if _is_removed(node, state)]
+            has_more_pods = pods[owner] > drained.pods
+            if not removed_nodes or has_more_pods:
                 continue
-            drained = msgspec.structs.replace(drained, bought=drained.bought + bought[owner])
-            if drained.bought >= gone:
-                until = state.now + min(HOUR * 2.0 ** min(drained.times, 9), LONGEST)
-                drained = msgspec.structs.replace(
-                    drained, nodes=(), bought=0, until=until, times=drained.times + 1
-                )
-            owners[owner] = drained
+            all_bought = drained.bought + bought[owner]
+            if all_bought < len(removed_nodes):
+                owners[owner] = msgspec.structs.replace(drained, bought=all_bought)
+                continue
+            doublings = min(drained.times, 9)
+            wait = min(HOUR * 2.0**doublings, LONGEST)
+            owners[owner] = msgspec.structs.replace(
+                drained, nodes=(), bought=0, until=state.now + wait, times=drained.times + 1
+            )
+
+
+def _is_removed(node: str, state: ClusterState) -> bool:
+    return node in state.leaving or node not in state.occupancy.index
 
 
 def _nodes_bought(state: ClusterState, scale_ups: Iterable[ScaleUp]) -> dict[str, int]:
     """Return owner -> nodes bought for its pods; of one scale-up no more than
     the owner has pods in it."""
-    pods = [
-        *state.occupancy.waiting(),
-        *(pod for node in sorted(state.leaving) for pod in state.occupancy.on(node)),
-    ]
-    owners = {
-        pod.key: owner for pod in pods if (owner := owner_of(state.snapshot.classes[pod.cls]))
-    }
+    moving = (pod for node in sorted(state.leaving) for pod in state.occupancy.on(node))
+    classes = state.snapshot.classes
+    owners: dict[str, str] = {}
+    for pod in (*state.occupancy.waiting(), *moving):
+        owner = owner_of(classes[pod.cls])
+        if owner:
+            owners[pod.key] = owner
     bought: dict[str, int] = {}
     for scale_up in scale_ups:
-        counts: dict[str, int] = {}
-        for owner in (owners[pod] for pod in scale_up.pods if pod in owners):
-            counts[owner] = counts.get(owner, 0) + 1
+        new_nodes = scale_up.to_size - scale_up.from_size
+        counts = Counter(owners[pod] for pod in scale_up.pods if pod in owners)
         for owner, count in counts.items():
-            bought[owner] = bought.get(owner, 0) + min(count, scale_up.to_size - scale_up.from_size)
+            bought[owner] = bought.get(owner, 0) + min(count, new_nodes)
     return bought
 
 
 def _owners_on(node: str, evict: Sequence[str], state: ClusterState) -> set[str]:
     """Return the owners of these pods of a node."""
-    moving, classes = set(evict), state.snapshot.classes
-    return {owner_of(classes[pod.cls]) for pod in state.occupancy.on(node) if pod.key in moving} - {
-        ""
-    }
+    moving = set(evict)
+    classes = state.snapshot.classes
+    pods = (pod for pod in state.occupancy.on(node) if pod.key in moving)
+    owners = {owner_of(classes[pod.cls]) for pod in pods}
+    owners.discard("")
+    return owners
 
 
 def owner_of(pod_class: PodClass) -> str:
@@ -144,11 +155,11 @@ def _live_pods(state: ClusterState, owners: Collection[str]) -> dict[str, int]:
     pods = dict.fromkeys(owners, 0)
     if not pods:
         return pods
-    occupancy, classes = state.occupancy, state.snapshot.classes
-    counted = occupancy.cls[~occupancy.dying & (occupancy.cls >= 0)]
-    for pod_class, count in zip(
-        classes, np.bincount(counted, minlength=len(classes)).tolist(), strict=True
-    ):
+    occupancy = state.occupancy
+    classes = state.snapshot.classes
+    is_live = ~occupancy.dying & (occupancy.cls >= 0)
+    counts = np.bincount(occupancy.cls[is_live], minlength=len(classes))
+    for pod_class, count in zip(classes, counts.tolist(), strict=True):
         owner = owner_of(pod_class)
         if owner in pods:
             pods[owner] += count
@@ -158,18 +169,20 @@ def _live_pods(state: ClusterState, owners: Collection[str]) -> dict[str, int]:
 def _remembered(drained: Mapping[str, DrainedOwner], now: float) -> dict[str, DrainedOwner]:
     """Return what still matters: drains that growth may still undo, and waits
     until a day after their end."""
-    return {
-        owner: one
-        if abs(now - one.since) < WINDOW
-        else msgspec.structs.replace(one, nodes=(), bought=0)
-        for owner, one in drained.items()
-        if abs(now - one.since) < WINDOW or abs(now - one.until) < LONGEST
-    }
+    remembered: dict[str, DrainedOwner] = {}
+    for owner, drained_owner in drained.items():
+        if abs(now - drained_owner.since) < WINDOW:
+            remembered[owner] = drained_owner
+        elif abs(now - drained_owner.until) < LONGEST:
+            remembered[owner] = msgspec.structs.replace(drained_owner, nodes=(), bought=0)
+    return remembered
 
 
 def _latest(owners: dict[str, DrainedOwner]) -> dict[str, DrainedOwner]:
     """Return the owners with the last waits and drains, by name."""
-    last = sorted(owners.items(), key=lambda item: (item[1].until, item[1].since, item[0]))[
-        -_OWNERS:
-    ]
-    return dict(sorted(last))
+
+    def age(name: str) -> tuple[float, float, str]:
+        return owners[name].until, owners[name].since, name
+
+    latest_names = sorted(owners, key=age)[-_OWNERS:]
+    return {name: owners[name] for name in sorted(latest_names)}

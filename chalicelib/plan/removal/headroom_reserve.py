@@ -43,11 +43,13 @@ class _Ledger:
 
     def set(self, kind: int, row: int, room: int, *, alone: bool) -> None:
         """Set how many virtual pods of a kind a row takes now."""
-        before = self.room.item(kind, row)
+        room_before = self.room.item(kind, row)
+        change = room - room_before
         self.room[kind, row] = room
-        self.total[kind] += room - before
-        self.own[kind] += room - before if alone else 0
-        self.rows[kind] += (room > 0) - (before > 0)
+        self.total[kind] += change
+        if alone:
+            self.own[kind] += change
+        self.rows[kind] += (room > 0) - (room_before > 0)
 
 
 class HeadroomReserve:
@@ -55,90 +57,96 @@ class HeadroomReserve:
     nodes may be drained at once."""
 
     def __init__(self, simulated: SimulatedCluster, drains: int) -> None:
-        self._simulated, self._names = simulated, [spare.name for spare in simulated.spare]
+        self._simulated = simulated
+        self._names = [spare.name for spare in simulated.spare]
         if not self._names:
             return
+        real = simulated.real
         classes = [spare.cls for spare in simulated.spare]
-        barred = [(simulated.capacity(cls) > 0) & (simulated.quota(cls)[0] == 0) for cls in classes]
-        usable = np.array(
-            [
-                (simulated.static(cls) & ~bars)[: simulated.real]
-                for cls, bars in zip(classes, barred, strict=True)
-            ]
-        )
+        usable = np.array([_usable_rows(simulated, cls) for cls in classes])
         shared: Bools = usable.sum(axis=0) > 1
         self._alone: list[bool] = (~shared).tolist()
-        self._free: Ints = simulated.table.free[: simulated.real].copy()
-        fits = [
-            np.maximum(least_fit(self._free, *simulated.table.columns.asked(cls)), 0)
-            for cls in classes
+        self._free: Ints = simulated.table.free[:real].copy()
+        requests = [simulated.table.columns.asked(cls) for cls in classes]
+        fits = [least_fit(self._free, columns, amounts) for columns, amounts in requests]
+        room: Ints = np.where(usable & simulated.open[:real], np.maximum(fits, 0), 0)
+        self._room_at_start = room
+        self._requests = [
+            tuple(zip(columns.tolist(), amounts.tolist(), strict=True))
+            for columns, amounts in requests
         ]
-        room: Ints = np.where(usable & simulated.open[: simulated.real], np.array(fits), 0)
-        self._start = _Ledger(room, ~shared)
-        self._pairs = [
-            tuple(
-                zip(
-                    *(column.tolist() for column in simulated.table.columns.asked(cls)), strict=True
-                )
-            )
-            for cls in classes
-        ]
-        self._kinds_on: list[list[int]] = [[] for _ in range(simulated.real)]
-        for kind, row in zip(*(axis.tolist() for axis in np.nonzero(room)), strict=True):
-            self._kinds_on[row].append(kind)  # a row that takes none at the beginning never will
-        self._rivals = HeadroomContention(simulated, classes, usable, np.flatnonzero(shared))
+        # a row that takes none at the beginning never will
+        self._kinds_on: list[list[int]] = [[] for _ in range(real)]
+        kinds_with_room, rows_with_room = np.nonzero(room)
+        for kind, row in zip(kinds_with_room.tolist(), rows_with_room.tolist(), strict=True):
+            self._kinds_on[row].append(kind)
+        self._contention = HeadroomContention(simulated, classes, usable, np.flatnonzero(shared))
         # Fewer virtual pods may fit here than were planned, because the rules differ; those that
         # never fit are not required.
-        self._pods: Ints = self._rivals.laid_out(
-            self._free, np.array([spare.pods for spare in simulated.spare])
-        )
-        self._prices, self._drains = HeadroomCost(simulated, classes, room), max(1, drains)
+        planned_pods = np.array([spare.pods for spare in simulated.spare])
+        self._pods: Ints = self._contention.laid_out(self._free, planned_pods)
+        self._costs = HeadroomCost(simulated, classes, room)
+        self._drains = max(1, drains)
         self.again()
 
     def again(self) -> None:
         """Start counting again."""
-        if self._names:
-            self._planned = _Ledger(self._start.room, np.array(self._alone))
-            self._sure = _Ledger(self._start.room, np.array(self._alone))
-            # Per column of a cost, the highest values of as many nodes as may be drained at
-            # once, in ascending order.
-            self._highest: Ints = np.zeros((self._drains, *self._prices.shape), dtype=np.int64)
-            self._sum: Ints = self._highest.sum(axis=0)
-            self._wholes = [0] * self._drains
-            # classes of moving pods that are not in the costs yet, per node
-            self._kept: list[list[int]] = []
-            self._moving: list[int] = []
+        if not self._names:
+            return
+        alone = np.array(self._alone)
+        self._planned = _Ledger(self._room_at_start, alone)
+        self._sure = _Ledger(self._room_at_start, alone)
+        # Per column of a cost, the highest values of as many nodes as may be drained at
+        # once, in ascending order.
+        self._highest: Ints = np.zeros((self._drains, *self._costs.shape), dtype=np.int64)
+        self._sum_of_highest: Ints = self._highest.sum(axis=0)
+        self._highest_wholes = [0] * self._drains
+        # classes of moving pods that are not in the costs yet, per node
+        self._uncounted: list[list[int]] = []
+        self._moving: list[int] = []
 
     def unsure(self, row: int | None, pods: Iterable[Pod]) -> str:
         """Return the name of headroom that might find no room once a row is closed and its pods are
         anywhere, "" if all of it finds room in any case. Called before the pods are placed."""
         if not self._names:
             return ""
-        ledger, self._moving = self._sure, [pod.cls for pod in pods]
+        self._moving = [pod.cls for pod in pods]
         if self._is_ample(row):
             return ""
-        while self._kept:
-            self._insert(self._prices.of(self._kept.pop()))
-        price, least = self._prices.of(self._moving), self._highest[0]
-        price = self._sum - least + np.maximum(price, least)
-        gone: Ints = np.zeros(len(self._names), dtype=np.int64)
-        own = ledger.own
+        while self._uncounted:
+            self._insert(self._costs.of(self._uncounted.pop()))
+        ledger = self._sure
+        own_room = ledger.own
+        closed_room: Ints = np.zeros(len(self._names), dtype=np.int64)
         if row is not None:
-            gone = ledger.room[:, row]
-            own = own - gone if self._alone[row] else own
-        need = self._pods + self._prices.loss(price, ledger.rows - (gone > 0))
-        return self._short(ledger.total - gone, own, need, self._free)
+            closed_room = ledger.room[:, row]
+            if self._alone[row]:
+                own_room = own_room - closed_room
+        room_left = ledger.total - closed_room
+        rows_left = ledger.rows - (closed_room > 0)
+        least = self._highest[0]
+        highest_others = self._sum_of_highest - least
+        cost = highest_others + np.maximum(self._costs.of(self._moving), least)
+        room_needed = self._pods + self._costs.loss(cost, rows_left)
+        return self._short(room_left, own_room, room_needed, self._free)
 
     def _is_ample(self, row: int | None) -> bool:
         """Return whether the check can be skipped: there is room even if every moving pod costs
         whole virtual pods of every kind."""
-        ledger, need = self._sure, sum(self._wholes) - self._wholes[0]
-        need += max(self._wholes[0], self._prices.whole(self._moving))
+        ledger = self._sure
+        least = self._highest_wholes[0]
+        highest_others = sum(self._highest_wholes) - least
+        lost = highest_others + max(least, self._costs.whole(self._moving))
         if row is not None:
-            need += max([ledger.room.item(kind, row) for kind in self._kinds_on[row]], default=0)
-        if int((ledger.total - self._pods).min()) < need:
+            lost += max([ledger.room.item(kind, row) for kind in self._kinds_on[row]], default=0)
+        spare_room = ledger.total - self._pods
+        if int(spare_room.min()) < lost:
             return False
-        return len(self._names) < 2 or int(np.partition(ledger.own - self._pods, 1)[1]) >= need
+        if len(self._names) < 2:
+            return True
+        spare_own_room = ledger.own - self._pods
+        second_least = int(np.partition(spare_own_room, 1)[1])
+        return second_least >= lost
 
     def lacking(self, row: int | None, rows: Iterable[int]) -> str:
         """Return the name of headroom that finds no room after a row was closed and its pods were
@@ -146,40 +154,41 @@ class HeadroomReserve:
         `unsure` for the same node."""
         if not self._names:
             return ""
-        ledger, before = self._planned, []
-        changed = set(rows) if row is None else {row, *rows}
-        for at in changed:
-            for kind in self._kinds_on[at]:
-                room = self._takes(kind, at)
-                if room != (was := ledger.room.item(kind, at)):
-                    before.append((kind, at, was))
-                    ledger.set(kind, at, room, alone=self._alone[at])
-        name = (
-            self._short(
-                ledger.total,
-                ledger.own,
-                self._pods,
-                self._simulated.table.free[: self._simulated.real],
-            )
-            if before
-            else ""
-        )
-        if name:
-            for kind, at, was in before:
-                ledger.set(kind, at, was, alone=self._alone[at])
-            return name
-        if row is not None:
-            for kind in self._kinds_on[row]:
-                self._sure.set(kind, row, 0, alone=self._alone[row])
-        if self._moving:
-            self._kept.append(self._moving)
-            self._wholes = sorted((*self._wholes, self._prices.whole(self._moving)))[1:]
+        ledger = self._planned
+        rooms_before: list[tuple[int, int, int]] = []
+        changed_rows = set(rows) if row is None else {row, *rows}
+        for changed_row in changed_rows:
+            for kind in self._kinds_on[changed_row]:
+                room = self._room_on(kind, changed_row)
+                room_before = ledger.room.item(kind, changed_row)
+                if room != room_before:
+                    rooms_before.append((kind, changed_row, room_before))
+                    ledger.set(kind, changed_row, room, alone=self._alone[changed_row])
+        if rooms_before:
+            free = self._simulated.table.free[: self._simulated.real]
+            name = self._short(ledger.total, ledger.own, self._pods, free)
+            if name:
+                for kind, changed_row, room_before in rooms_before:
+                    ledger.set(kind, changed_row, room_before, alone=self._alone[changed_row])
+                return name
+        self._accept(row)
         return ""
 
-    def _insert(self, price: Ints) -> None:
+    def _accept(self, closed_row: int | None) -> None:
+        """Count a drain whose pods leave enough room."""
+        if closed_row is not None:
+            for kind in self._kinds_on[closed_row]:
+                self._sure.set(kind, closed_row, 0, alone=self._alone[closed_row])
+        if self._moving:
+            self._uncounted.append(self._moving)
+            wholes = sorted((*self._highest_wholes, self._costs.whole(self._moving)))
+            self._highest_wholes = wholes[1:]
+
+    def _insert(self, cost: Ints) -> None:
         """Insert a cost into the highest costs, column by column."""
-        self._sum += np.maximum(price, self._highest[0]) - self._highest[0]
-        highest = np.maximum(self._highest, price)
+        least = self._highest[0]
+        self._sum_of_highest += np.maximum(cost, least) - least
+        highest = np.maximum(self._highest, cost)
         highest[:-1] = np.minimum(highest[:-1], self._highest[1:])
         self._highest = highest
 
@@ -191,16 +200,26 @@ class HeadroomReserve:
         rivals = np.flatnonzero(own < need)
         if len(rivals) < 2:
             return ""
-        kind = self._rivals.first_short(rivals, total, need, need - own, free)
+        kind = self._contention.first_short(rivals, total, need, need - own, free)
         return "" if kind is None else self._names[kind]
 
-    def _takes(self, kind: int, row: int) -> int:
+    def _room_on(self, kind: int, row: int) -> int:
         """Return how many virtual pods of a kind one row takes now."""
         free = self._simulated.table.free
         if not self._simulated.open[row]:
             return 0
-        least: int = min([free.item(row, column) // amount for column, amount in self._pairs[kind]])
+        fits = [free.item(row, column) // amount for column, amount in self._requests[kind]]
+        least: int = min(fits)
         return max(0, least)
+
+
+def _usable_rows(simulated: SimulatedCluster, cls: int) -> Bools:
+    """Return the nodes that virtual pods of a class may use."""
+    has_room = simulated.capacity(cls) > 0
+    quota, _ = simulated.quota(cls)
+    barred = has_room & (quota == 0)
+    usable: Bools = simulated.static(cls) & ~barred
+    return usable[: simulated.real]
 
 
 class HeadroomContention:
@@ -214,23 +233,22 @@ class HeadroomContention:
     def __init__(
         self, simulated: SimulatedCluster, classes: Sequence[int], usable: Bools, shared: Ints
     ) -> None:
-        self._simulated, self._usable = simulated, usable
+        columns = simulated.table.columns
+        self._simulated = simulated
+        self._usable = usable
         self._shared: list[Ints] = [shared[rows[shared]] for rows in usable]
-        self._asked = [simulated.table.columns.asked(cls) for cls in classes]
-        self._need: Ints = np.array(
-            [simulated.table.columns.need(cls) for cls in classes], dtype=np.int64
-        )
-        self._order: Ints = np.concatenate(
-            [np.setdiff1d(np.arange(simulated.real), shared), shared]
-        )
+        self._requests = [columns.asked(cls) for cls in classes]
+        self._need: Ints = np.array([columns.need(cls) for cls in classes], dtype=np.int64)
+        own = np.setdiff1d(np.arange(simulated.real), shared)
+        self._order: Ints = np.concatenate([own, shared])
         # Maximum number of virtual pods of a kind (column) that lose their room to
         # one of another kind (row).
-        whole = np.maximum(self._need, 1)
-        lost = np.where(self._need[None, :] > 0, -(-self._need[:, None] // whole[None, :]), 0).max(
-            axis=2
-        )
-        meet = usable.astype(np.float64) @ usable.T.astype(np.float64) > 0
-        self._takes: Ints = np.triu(np.where(meet, lost, 0), 1)
+        need = self._need[None, :]
+        lost_by_column = -(-self._need[:, None] // np.maximum(need, 1))
+        lost = np.where(need > 0, lost_by_column, 0).max(axis=2)
+        row_counts = usable.astype(np.float64)
+        have_common_rows = row_counts @ row_counts.T > 0
+        self._lost: Ints = np.triu(np.where(have_common_rows, lost, 0), 1)
 
     def first_short(
         self, rivals: Ints, total: Ints, need: Ints, left: Ints, free: Ints
@@ -238,10 +256,11 @@ class HeadroomContention:
         """Return the first of these kinds that finds no room after the earlier ones. total: what
         all rows take; need: how many are required; left: those that find no room on rows of their
         own; free: what is free on each row."""
-        displaced = left[rivals] @ self._takes[np.ix_(rivals, rivals)]
+        displaced = left[rivals] @ self._lost[np.ix_(rivals, rivals)]
         if np.all(total[rivals] - displaced >= need[rivals]):
             return None
-        is_open, room = self._simulated.open, free.copy()
+        is_open = self._simulated.open
+        room = free.copy()
         for kind in rivals.tolist():
             rows = self._shared[kind]
             counts = np.where(is_open[rows], self._capacity(kind, room[rows]), 0)
@@ -253,19 +272,20 @@ class HeadroomContention:
 
     def laid_out(self, free: Ints, pods: Ints) -> Ints:
         """Return how many of each kind find room, in order, each first fit, shared rows last."""
-        room, is_open = free[self._order], self._simulated.open[self._order]
+        room = free[self._order]
+        is_open = self._simulated.open[self._order]
         placed = []
         for kind, count in enumerate(pods.tolist()):
-            counts = np.where(
-                self._usable[kind, self._order] & is_open, self._capacity(kind, room), 0
-            )
-            where, taken = first_fit(counts, count)
-            room[where] -= taken[:, None] * self._need[kind]
-            placed.append(int(taken.sum()))
+            is_usable = self._usable[kind, self._order] & is_open
+            counts = np.where(is_usable, self._capacity(kind, room), 0)
+            where, pods_on_row = first_fit(counts, count)
+            room[where] -= pods_on_row[:, None] * self._need[kind]
+            placed.append(int(pods_on_row.sum()))
         return np.array(placed, dtype=np.int64)
 
     def _capacity(self, kind: int, room: Ints) -> Ints:
-        counts: Ints = np.maximum(least_fit(room, *self._asked[kind]), 0)
+        columns, amounts = self._requests[kind]
+        counts: Ints = np.maximum(least_fit(room, columns, amounts), 0)
         return counts
 
 
@@ -290,32 +310,33 @@ class HeadroomCost:
     def __init__(self, simulated: SimulatedCluster, kinds: Sequence[int], room: Ints) -> None:
         """kinds: the class of each; room: virtual pods of each kind that each
         row takes, (kinds, rows)."""
-        self._simulated, self._free = simulated, simulated.table.free[: simulated.real].copy()
-        self._need: Ints = np.array(
-            [simulated.table.columns.need(cls) for cls in kinds], dtype=np.int64
-        )
+        columns = simulated.table.columns
+        self._simulated = simulated
+        self._free = simulated.table.free[: simulated.real].copy()
+        self._need: Ints = np.array([columns.need(cls) for cls in kinds], dtype=np.int64)
         self._asks: Bools = self._need > 0
-        self._whole: Ints = np.maximum(self._need, 1)
-        count, columns = self._need.shape
-        self.shape = (count, columns + 2)
-        self._prices: Ints = np.empty((len(simulated.classes), *self.shape), dtype=np.int64)
-        self._wholes: dict[int, int] = {}
+        self._divisors: Ints = np.maximum(self._need, 1)
+        kind_count, column_count = self._need.shape
+        self.shape = (kind_count, column_count + 2)
+        self._costs: Ints = np.empty((len(simulated.classes), *self.shape), dtype=np.int64)
+        self._whole_costs: dict[int, int] = {}
         self._kinds, self._rows = np.nonzero(room)
         self._room: Ints = room[self._kinds, self._rows]
-        self._present, self._starts = np.unique(self._kinds, return_index=True)
+        self._kinds_with_room, self._starts = np.unique(self._kinds, return_index=True)
         self._total: Ints = room.sum(axis=1)
         # For every column, the minimum over all rows of what is left after the row's virtual pods.
-        self._over: Ints = np.full((count, columns), _MOST, dtype=np.int64)
-        if len(self._present):
-            over = self._free[self._rows] - self._room[:, None] * self._need[self._kinds]
-            self._over[self._present] = np.minimum.reduceat(over, self._starts, axis=0)
+        self._over: Ints = np.full((kind_count, column_count), _MOST, dtype=np.int64)
+        if len(self._kinds_with_room):
+            amounts = self._room[:, None] * self._need[self._kinds]
+            over = self._free[self._rows] - amounts
+            self._over[self._kinds_with_room] = np.minimum.reduceat(over, self._starts, axis=0)
         self._objectors = [_objectors(simulated, cls) for cls in kinds]
 
     def of(self, classes: list[int]) -> Ints:
         """Return the cost of pods of these classes together."""
         for cls in classes:
             self._whole_cost(cls)
-        total: Ints = self._prices[classes].sum(axis=0)
+        total: Ints = self._costs[classes].sum(axis=0)
         return total
 
     def whole(self, classes: list[int]) -> int:
@@ -323,47 +344,60 @@ class HeadroomCost:
         return sum([self._whole_cost(cls) for cls in classes])
 
     def _whole_cost(self, cls: int) -> int:
-        cost = self._wholes.get(cls)
-        if cost is None:
-            self._prices[cls] = price = self._price(cls)
-            cost = self._wholes[cls] = int(price[:, -1].max())
-        return cost
+        whole_cost = self._whole_costs.get(cls)
+        if whole_cost is None:
+            cost = self._cost(cls)
+            whole_cost = int(cost[:, -1].max())
+            self._costs[cls] = cost
+            self._whole_costs[cls] = whole_cost
+        return whole_cost
 
     def loss(self, price: Ints, rows: Ints) -> Ints:
         """Return the maximum number of virtual pods of every kind that are lost. rows: those
         that take any, per kind."""
-        amounts, shares, whole = np.minimum(price[:, :-2], _SUM), price[:, -2], price[:, -1]
-        hit = np.minimum(amounts[:, 0], rows)
-        tight = self._asks & (amounts > self._over)
-        by_column = np.where(tight, -(-amounts * _FINE // self._whole), 0).sum(axis=1)
-        by_column = np.where(tight.any(axis=1), _broken(by_column, hit), 0)
-        by_share = _broken(shares, hit) + np.maximum(0, amounts[:, 0] - self._over[:, 0])
+        amounts = np.minimum(price[:, :-2], _SUM)
+        shares = price[:, -2]
+        whole = price[:, -1]
+        pods = amounts[:, 0]
+        rows_hit = np.minimum(pods, rows)
+        is_tight = self._asks & (amounts > self._over)
+        thousandths = -(-amounts * _FINE // self._divisors)
+        tight_thousandths = np.where(is_tight, thousandths, 0).sum(axis=1)
+        by_column = np.where(is_tight.any(axis=1), _broken(tight_thousandths, rows_hit), 0)
+        pods_over = np.maximum(0, pods - self._over[:, 0])
+        by_share = _broken(shares, rows_hit) + pods_over
         lost: Ints = np.minimum(whole, np.minimum(by_column, by_share))
         return lost
 
-    def _price(self, cls: int) -> Ints:
+    def _cost(self, cls: int) -> Ints:
         """Return the cost of one pod, 0 for a kind if the pod fits on none of its rows."""
-        simulated, price = self._simulated, np.zeros(self.shape, dtype=np.int64)
-        columns, need = simulated.table.columns.asked(cls)
-        fits = simulated.static(cls)[: simulated.real] & np.all(
-            self._free[:, columns] >= need, axis=1
-        )
-        most = np.zeros(len(price), dtype=np.int64)
-        if len(self._present):
-            most[self._present] = np.maximum.reduceat(
-                np.where(fits[self._rows], self._room, 0), self._starts
-            )
-        amounts = np.minimum(simulated.table.columns.need(cls), _MOST)
-        shares = np.where(self._asks, -(-amounts * _FINE // self._whole), 0)
-        price[:, :-2], price[:, -2] = amounts, shares[:, 1:].max(axis=1, initial=0)
-        price[:, -1] = np.minimum(-(-shares.max(axis=1) // _FINE), most)
+        most = self._most_room(cls)
+        need = self._simulated.table.columns.need(cls)
+        amounts = np.minimum(need, _MOST)
+        shares = np.where(self._asks, -(-amounts * _FINE // self._divisors), 0)
+        whole = -(-shares.max(axis=1) // _FINE)
+        cost = np.zeros(self.shape, dtype=np.int64)
+        cost[:, :-2] = amounts
+        cost[:, -2] = shares[:, 1:].max(axis=1, initial=0)
+        cost[:, -1] = np.minimum(whole, most)
         for kind, objectors in enumerate(self._objectors):
             # its anti-affinity may exclude all virtual pods, maybe in a whole zone
             if cls in objectors:
-                price[kind] = _MOST
-                price[kind, -1] = self._total[kind]
-        price[most == 0] = 0
-        return price
+                cost[kind] = _MOST
+                cost[kind, -1] = self._total[kind]
+        cost[most == 0] = 0
+        return cost
+
+    def _most_room(self, cls: int) -> Ints:
+        """Return the most virtual pods of each kind on a row that a pod of this class fits on."""
+        columns, need = self._simulated.table.columns.asked(cls)
+        has_amounts = np.all(self._free[:, columns] >= need, axis=1)
+        fits = self._simulated.static(cls)[: self._simulated.real] & has_amounts
+        most: Ints = np.zeros(len(self._need), dtype=np.int64)
+        if len(self._kinds_with_room):
+            room = np.where(fits[self._rows], self._room, 0)
+            most[self._kinds_with_room] = np.maximum.reduceat(room, self._starts)
+        return most
 
 
 def _broken(thousandths: Ints, rows: Ints) -> Ints:
@@ -376,6 +410,6 @@ def _broken(thousandths: Ints, rows: Ints) -> Ints:
 def _objectors(simulated: SimulatedCluster, kind: int) -> frozenset[int]:
     """Return the classes that no virtual pod of a kind may share a domain with."""
     needs = simulated.needs(kind)
-    return frozenset(
-        cls for term in (needs.repulsions if needs else ()) for cls in term.counter.members
-    )
+    if not needs:
+        return frozenset()
+    return frozenset(cls for term in needs.repulsions for cls in term.counter.members)

@@ -110,14 +110,13 @@ def plan_disruption(
     adds. guard: what metric rules would buy again. judged: False where there is no time to judge
     any node; the timers of all stand still. placements: the places of pods that scale-up has
     planned."""
-    removal_limits, limit = (
-        RemovalLimits(state, hold, grown, guard),
-        state.options.scale_down_simulation_timeout,
-    )
+    removal_limits = RemovalLimits(state, hold, grown, guard)
+    limit = state.options.scale_down_simulation_timeout
     over = _deadline(simulated, time_budget, limit)
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
     renews = state.policy.node_lifecycle is not None
-    reservation = Reservation(state, simulated) if state.memory.replacements or renews else None
+    has_rows = bool(state.memory.replacements)
+    reservation = Reservation(state, simulated) if has_rows or renews else None
     context = DisruptionContext(
         state, simulated, removal_limits, over, not_evaluated, assume_unneeded_for, reservation
     )
@@ -125,26 +124,28 @@ def plan_disruption(
     commands: list[DisruptionCommand] = [*evacuate(state, removal_limits, placements)]
     result = _by_methods(context, reserved) if judged else _not_judged(context)
     commands += result.commands
-    unneeded, verdicts = result.memory, result.verdicts
+    unneeded = result.memory
+    verdicts = result.verdicts
     memory = memory_of_others(state, verdicts) | unneeded
-    lifecycle = (
-        _lifecycle(context, _goes_by_itself(unneeded, verdicts)) if judged and renews else None
-    )
+    lifecycle = None
+    if judged and renews:
+        lifecycle = _lifecycle(context, _goes_by_itself(unneeded, verdicts))
     if lifecycle is not None:
         commands += lifecycle.commands
-    if renews:
-        memory = _with_lifecycle(
-            memory, lifecycle.memory if lifecycle is not None else remembered(state)
-        )
+        memory = _with_lifecycle(memory, lifecycle.memory)
+    elif renews:
+        memory = _with_lifecycle(memory, remembered(state))
     consolidation = _consolidation(context, commands, memory) if judged else None
     if consolidation is not None:
         commands += consolidation.commands
         memory = consolidation.nodes
     advanced = _rows(context, lifecycle, consolidation)
     commands += advanced.commands
-    soft = unneeded.keys() | softly_tainted(advanced.rows.values())
-    soft |= consolidation.tainted if consolidation is not None else frozenset()
+    to_mark = unneeded.keys() | softly_tainted(advanced.rows.values()) | recommended(state)
+    if consolidation is not None:
+        to_mark |= consolidation.tainted
     removed = {removal.node for command in commands for removal in command.candidates}
+    taints = (taint for taint in taint_updates(state, to_mark) if taint.node not in removed)
     return DisruptionPlan(
         commands=tuple(commands),
         unneeded=tuple(sorted(unneeded)),
@@ -152,11 +153,7 @@ def plan_disruption(
         memory=memory,
         paused=removal_limits.paused,
         breaker=removal_limits.breaker.after(),
-        taints=tuple(
-            taint
-            for taint in taint_updates(state, soft | recommended(state))
-            if taint.node not in removed
-        ),
+        taints=tuple(taints),
         replacements=advanced.rows,
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
@@ -179,12 +176,11 @@ def _by_methods(context: DisruptionContext, reserved: Mapping[str, NodeVerdict])
         candidates, ineligible = find_candidates(
             state, context.simulated, removal_limits.pdbs, method.ineligible
         )
-        free = [
-            node
-            for node in candidates
-            if node.node.name not in removal_limits.taken and node.node.name not in reserved
+        unavailable = removal_limits.taken | reserved.keys()
+        available = [
+            candidate for candidate in candidates if candidate.node.name not in unavailable
         ]
-        result = method.propose(free, context)
+        result = method.propose(available, context)
         commands += result.commands
         removal_limits.grown |= {
             up.group for command in result.commands for up in command.replacements
@@ -195,10 +191,9 @@ def _by_methods(context: DisruptionContext, reserved: Mapping[str, NodeVerdict])
 
 
 def _not_judged(context: DisruptionContext) -> MethodResult:
-    nodes = context.state.snapshot.nodes
-    return MethodResult(
-        (), {node.name: NodeVerdict(node.name, context.not_evaluated) for node in nodes}, {}
-    )
+    names = [node.name for node in context.state.snapshot.nodes]
+    verdicts = {name: NodeVerdict(name, context.not_evaluated) for name in names}
+    return MethodResult((), verdicts, {})
 
 
 def _rows(
@@ -233,11 +228,8 @@ def _notes(
 
 def _goes_by_itself(unneeded: Iterable[str], verdicts: Mapping[str, NodeVerdict]) -> frozenset[str]:
     """Return the unneeded nodes that will go as such: no minimum keeps them."""
-    return frozenset(
-        name
-        for name in unneeded
-        if name not in verdicts or verdicts[name].reason.code not in BUYS_INSTEAD
-    )
+    limited = {name for name, verdict in verdicts.items() if verdict.reason.code in BUYS_INSTEAD}
+    return frozenset(unneeded) - limited
 
 
 def _lifecycle(context: DisruptionContext, unneeded: Collection[str]) -> LifecycleResult | None:
@@ -252,15 +244,15 @@ def _with_lifecycle(
     memory: Mapping[str, NodeMemory], lifecycle: Mapping[str, NodeMemory]
 ) -> dict[str, NodeMemory]:
     """Return the memory of nodes with what is remembered of sick and outdated ones."""
-    return {**memory} | {
-        name: msgspec.structs.replace(
+    next_memory = dict(memory)
+    for name, item in lifecycle.items():
+        next_memory[name] = msgspec.structs.replace(
             memory.get(name, NodeMemory()),
             sick=item.sick,
             restarted_at=item.restarted_at,
             drifted_since=item.drifted_since,
         )
-        for name, item in lifecycle.items()
-    }
+    return next_memory
 
 
 def _deadline(
@@ -269,11 +261,12 @@ def _deadline(
     """Return a function that says whether the time for simulations is over:
     so many seconds from now."""
     started = time_budget.spent() if time_budget else 0.0
+    deadline = started + limit
 
     def over() -> bool:
         if simulated.unsettled or time_budget is None:
             return simulated.unsettled
-        return time_budget.over(started + limit) or time_budget.ended()
+        return time_budget.over(deadline) or time_budget.ended()
 
     return over
 

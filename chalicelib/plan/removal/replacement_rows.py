@@ -29,7 +29,8 @@ from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_stat
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
 
-FIRST_BACKOFF, LONGEST_BACKOFF = 3600.0, 86_400.0
+FIRST_BACKOFF = 3600.0
+LONGEST_BACKOFF = 86_400.0
 REMEMBERED = 86_400.0
 """Seconds after the end of its back-off for which a failure still lengthens the
 next one of the same nodes."""
@@ -47,40 +48,40 @@ _WAITS = frozenset({ReplacementState.BUYING, ReplacementState.WAITING})
 def reserved_nodes(rows: Iterable[Replacement]) -> frozenset[str]:
     """Return the names of old and new nodes that belong to replacements. No other move
     takes them or fills them."""
-    return frozenset(
-        name
-        for replacement in rows
-        if replacement.state in UNDER_WAY
-        for name in (*replacement.nodes, *replacement.new_nodes)
-    )
+    names: set[str] = set()
+    for replacement in rows:
+        if replacement.state in UNDER_WAY:
+            names.update(replacement.nodes, replacement.new_nodes)
+    return frozenset(names)
 
 
 def on_their_way_out(rows: Iterable[Replacement]) -> frozenset[str]:
     """Return the nodes whose removal is promised, because something is bought for their pods:
     disruptionBudgets count them from the purchase on."""
-    return frozenset(
-        name for replacement in rows if replacement.state in UNDER_WAY for name in replacement.nodes
-    )
+    under_way = (replacement for replacement in rows if replacement.state in UNDER_WAY)
+    return frozenset(name for replacement in under_way for name in replacement.nodes)
 
 
 def softly_tainted(rows: Iterable[Replacement]) -> frozenset[str]:
     """Return the nodes that the scheduler should keep empty if it can."""
-    return frozenset(
-        name
-        for replacement in rows
-        if replacement.state is not ReplacementState.FAILED
-        for name in replacement.nodes
-    )
+    current = (replacement for replacement in rows if not _is_failed(replacement))
+    return frozenset(name for replacement in current for name in replacement.nodes)
+
+
+def _is_failed(replacement: Replacement) -> bool:
+    return replacement.state is ReplacementState.FAILED
 
 
 def propose_row(move: JudgedMove, state: ClusterState) -> Replacement:
     """Return the row of a move that buys and is wanted for the first time."""
     nodes = sum(move.purchases.values())
+    mean_price = move.cost // max(1, nodes)
     purchases = tuple(
-        PurchasedNodes(group, count, move.prices.get(group, move.cost // max(1, nodes)))
+        PurchasedNodes(group, count, move.prices.get(group, mean_price))
         for group, count in sorted(move.purchases.items())
     )
-    before = _last_failure(move.nodes, state.memory.replacements.values())
+    last_failure = _last_failure(move.nodes, state.memory.replacements.values())
+    failures = last_failure.times if last_failure is not None else 0
     return Replacement(
         id=_id(move.nodes, purchases, state.now),
         state=ReplacementState.PROPOSED,
@@ -94,7 +95,7 @@ def propose_row(move: JudgedMove, state: ClusterState) -> Replacement:
         proposed_at=state.now,
         since=state.now,
         reason=move.reason,
-        times=before.times if before is not None else 0,
+        times=failures,
     )
 
 
@@ -114,9 +115,8 @@ def proposed_again(replacement: Replacement, now: float) -> Replacement:
 
 
 def _id(nodes: Sequence[str], purchases: Sequence[PurchasedNodes], proposed_at: float) -> str:
-    content = msgspec.json.encode(
-        [sorted(nodes), [(purchase.group, purchase.nodes) for purchase in purchases], proposed_at]
-    )
+    sizes = [(purchase.group, purchase.nodes) for purchase in purchases]
+    content = msgspec.json.encode([sorted(nodes), sizes, proposed_at])
     return hashlib.sha256(content).hexdigest()[:20]
 
 
@@ -126,13 +126,10 @@ def all_nodes(replacement: Replacement) -> frozenset[str]:
 
 
 def _last_failure(nodes: Iterable[str], rows: Iterable[Replacement]) -> Replacement | None:
-    same = frozenset(nodes)
-    failed = (
-        replacement
-        for replacement in rows
-        if replacement.state is ReplacementState.FAILED and all_nodes(replacement) == same
-    )
-    return max(failed, key=lambda replacement: replacement.since, default=None)
+    names = frozenset(nodes)
+    failures = (replacement for replacement in rows if _is_failed(replacement))
+    own_failures = (replacement for replacement in failures if all_nodes(replacement) == names)
+    return max(own_failures, key=lambda replacement: replacement.since, default=None)
 
 
 def with_operations(
@@ -141,39 +138,41 @@ def with_operations(
     """Return the rows with the ids of the operations that this pass plans for them."""
     planned: dict[str, list[Operation]] = {}
     for operation in operations:
-        if operation.spec.replacement in rows:
-            planned.setdefault(operation.spec.replacement, []).append(operation)
-    return {**rows, **{name: _with_operations(rows[name], own) for name, own in planned.items()}}
+        name = operation.spec.replacement
+        if name in rows:
+            planned.setdefault(name, []).append(operation)
+    changed = {name: _with_operations(rows[name], own) for name, own in planned.items()}
+    return {**rows, **changed}
 
 
 def _with_operations(replacement: Replacement, operations: Sequence[Operation]) -> Replacement:
-    bought = {
-        op.spec.group: op.spec.id for op in operations if op.spec.kind is OperationKind.SCALE_UP
-    }
-    removals = {
-        target.node: op.spec.id
-        for op in operations
-        if op.spec.kind is OperationKind.DELETE_NODES
-        for target in op.spec.targets
-    }
-    purchases = tuple(
-        purchase
-        if purchase.operation or purchase.group not in bought
-        else msgspec.structs.replace(purchase, operation=bought[purchase.group])
-        for purchase in replacement.purchases
-    )
-    return msgspec.structs.replace(
-        replacement, purchases=purchases, removals={**replacement.removals, **removals}
-    )
+    bought: dict[str, str] = {}
+    removals = dict(replacement.removals)
+    for operation in operations:
+        spec = operation.spec
+        if spec.kind is OperationKind.SCALE_UP:
+            bought[spec.group] = spec.id
+        elif spec.kind is OperationKind.DELETE_NODES:
+            removals.update((target.node, spec.id) for target in spec.targets)
+    purchases = []
+    for purchase in replacement.purchases:
+        operation_id = purchase.operation or bought.get(purchase.group, "")
+        purchases.append(msgspec.structs.replace(purchase, operation=operation_id))
+    return msgspec.structs.replace(replacement, purchases=tuple(purchases), removals=removals)
 
 
 def failed(replacement: Replacement, reason: Reason, now: float) -> Replacement:
     """Return the row as failed. Its nodes are not replaced again before its back-off is over, which
     is longer after each failure of the same nodes."""
-    until = now + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(replacement.times, 10))
-    state, times = ReplacementState.FAILED, replacement.times + 1
+    doublings = min(replacement.times, 10)
+    backoff_time = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0**doublings)
     return msgspec.structs.replace(
-        replacement, state=state, since=now, until=until, times=times, why=reason
+        replacement,
+        state=ReplacementState.FAILED,
+        since=now,
+        until=now + backoff_time,
+        times=replacement.times + 1,
+        why=reason,
     )
 
 
@@ -184,61 +183,53 @@ def ended_rows(
     nothing was bought in time is none of them: it may be proposed again at once."""
     ended = []
     for name, row in sorted(before.items()):
-        now = after.get(name)
-        is_over = now is None or now.state is ReplacementState.FAILED
-        not_begun = now is None and all(
-            row.ends.get(bought.operation) == NOT_BEGUN for bought in row.purchases
-        )
-        if row.state in UNDER_WAY and is_over and not not_begun:
-            last = now or row
-            nodes = tuple(sorted(all_nodes(last)))
-            saves = (row.price - row.cost) / MICRO
-            ended.append(
-                EndedReplacement(
-                    name, nodes, last.new_nodes, saves, last.why if now else None, last.until
-                )
-            )
+        row_after = after.get(name)
+        is_over = _was_begun(row) if row_after is None else _is_failed(row_after)
+        if row.state not in UNDER_WAY or not is_over:
+            continue
+        last = row_after or row
+        nodes = tuple(sorted(all_nodes(last)))
+        saves = (row.price - row.cost) / MICRO
+        why = row_after.why if row_after else None
+        ended.append(EndedReplacement(name, nodes, last.new_nodes, saves, why, last.until))
     return tuple(ended)
+
+
+def _was_begun(replacement: Replacement) -> bool:
+    """Return whether any of its purchases was begun."""
+    ends = [replacement.ends.get(purchase.operation) for purchase in replacement.purchases]
+    return any(end != NOT_BEGUN for end in ends)
 
 
 def without_failures_of(
     replacement: Replacement, rows: Mapping[str, Replacement]
 ) -> dict[str, Replacement]:
     """Return the rows without the earlier failures of the same nodes."""
-    same = all_nodes(replacement)
+    nodes = all_nodes(replacement)
+
+    def is_earlier_failure(other_replacement: Replacement) -> bool:
+        return _is_failed(other_replacement) and all_nodes(other_replacement) == nodes
+
     return {
         name: other
         for name, other in rows.items()
-        if name == replacement.id
-        or other.state is not ReplacementState.FAILED
-        or all_nodes(other) != same
+        if name == replacement.id or not is_earlier_failure(other)
     }
 
 
 def kept_failures(rows: Mapping[str, Replacement], now: float) -> dict[str, Replacement]:
     """Return the rows without the failures that are old, or too many."""
-    failures = sorted(
-        (
-            replacement
-            for replacement in rows.values()
-            if replacement.state is ReplacementState.FAILED
-        ),
-        key=by_age,
-    )
-    old = {replacement.id for replacement in failures if now >= replacement.until + REMEMBERED}
-    old |= {replacement.id for replacement in failures[: max(0, len(failures) - MOST_FAILED)]}
-    return {name: replacement for name, replacement in rows.items() if name not in old}
+    failures = sorted(filter(_is_failed, rows.values()), key=by_age)
+    surplus = max(0, len(failures) - MOST_FAILED)
+    dropped = {replacement.id for replacement in failures[:surplus]}
+    dropped |= {replacement.id for replacement in failures if now >= replacement.until + REMEMBERED}
+    return {name: replacement for name, replacement in rows.items() if name not in dropped}
 
 
 def by_age(replacement: Replacement) -> tuple[bool, float, str]:
     """Sort key: rows under way, then the others; the oldest first."""
-    return (
-        replacement.state not in UNDER_WAY,
-        replacement.since
-        if replacement.state is ReplacementState.FAILED
-        else replacement.proposed_at,
-        replacement.id,
-    )
+    begin = replacement.since if _is_failed(replacement) else replacement.proposed_at
+    return replacement.state not in UNDER_WAY, begin, replacement.id
 
 
 def current_rows(state: ClusterState) -> dict[str, Replacement]:
@@ -248,18 +239,17 @@ def current_rows(state: ClusterState) -> dict[str, Replacement]:
         replacement.id: _not_from_the_future(replacement, state.now)
         for replacement in state.memory.replacements.values()
     }
-    known = {
-        name
-        for replacement in rows.values()
-        for name in (*replacement.new_nodes, *all_nodes(replacement))
-    }
+    known_names: set[str] = set()
+    for replacement in rows.values():
+        known_names.update(replacement.new_nodes, all_nodes(replacement))
     for replacement in sorted(rows.values(), key=by_age):
-        if replacement.state in UNDER_WAY:
-            purchases = tuple(
-                _with_new_nodes(purchase, replacement.bought_at, state, known)
-                for purchase in replacement.purchases
-            )
-            rows[replacement.id] = msgspec.structs.replace(replacement, purchases=purchases)
+        if replacement.state not in UNDER_WAY:
+            continue
+        purchases = tuple(
+            _with_new_nodes(purchase, replacement.bought_at, state, known_names)
+            for purchase in replacement.purchases
+        )
+        rows[replacement.id] = msgspec.structs.replace(replacement, purchases=purchases)
     return rows
 
 
@@ -287,56 +277,56 @@ def count_late_successors(state: ClusterState) -> ClusterState:
             if group is None or group.group.error or row.ends.get(purchase.operation) != "":
                 continue
             memory = changed.get(group.id, group.memory)
-            lacks = purchase.nodes - sum(
-                state.buckets.get(name) is Bucket.READY for name in purchase.names
+            ready = sum(state.buckets.get(name) is Bucket.READY for name in purchase.names)
+            lacking = purchase.nodes - ready
+            last_backoff = memory.backoff
+            is_counted = last_backoff is not None and last_backoff.last_failed >= row.bought_at
+            if lacking <= 0 or is_counted:
+                continue
+            message = f"{lacking} nodes bought as successors are not ready after {int(timeout)}s"
+            next_backoff = backoff.fail(
+                last_backoff, state.now, state.options, "Unknown", "timeout", message
             )
-            counted = memory.backoff is not None and memory.backoff.last_failed >= row.bought_at
-            if lacks > 0 and not counted:
-                message = f"{lacks} nodes bought as successors are not ready after {int(timeout)}s"
-                failed = backoff.fail(
-                    memory.backoff, state.now, state.options, "Unknown", "timeout", message
-                )
-                changed[group.id] = msgspec.structs.replace(memory, backoff=failed)
+            changed[group.id] = msgspec.structs.replace(memory, backoff=next_backoff)
     if not changed:
         return state
-    memory_after = msgspec.structs.replace(state.memory, groups={**state.memory.groups, **changed})
+    groups = {**state.memory.groups, **changed}
+    memory_after = msgspec.structs.replace(state.memory, groups=groups)
     counted_state = build_cluster_state(state.snapshot, state.policy, memory_after, state.now)
     return msgspec.structs.replace(counted_state, timed_out=state.timed_out)
 
 
 def _with_new_nodes(
-    purchase: PurchasedNodes, since: float, state: ClusterState, known: set[str]
+    purchase: PurchasedNodes, since: float, state: ClusterState, known_names: set[str]
 ) -> PurchasedNodes:
     """Return the purchase with the names of new nodes, which become known."""
-    group, lacks = state.groups.get(purchase.group), purchase.nodes - len(purchase.names)
-    if group is None or lacks <= 0:
+    group = state.groups.get(purchase.group)
+    lacking = purchase.nodes - len(purchase.names)
+    if group is None or lacking <= 0:
         return purchase
-    new = [
-        node
-        for node in group.nodes
-        if node.created >= since and node.name not in known and node.name not in state.leaving
+    excluded = known_names | state.leaving
+    new_nodes = [
+        node for node in group.nodes if node.created >= since and node.name not in excluded
     ]
-    names = tuple(
-        node.name for node in sorted(new, key=lambda node: (-node.created, node.name))[:lacks]
-    )
-    known.update(names)
+    newest_first = sorted(new_nodes, key=lambda node: (-node.created, node.name))
+    names = tuple(node.name for node in newest_first[:lacking])
+    known_names.update(names)
     return msgspec.structs.replace(purchase, names=(*purchase.names, *names))
 
 
 def _not_from_the_future(replacement: Replacement, now: float) -> Replacement:
     """Return the row with instants that a wrong clock wrote moved to now, so that it waits
     no longer than it should."""
-    if (
-        max(replacement.proposed_at, replacement.since, replacement.bought_at) <= now
-        and replacement.until <= now + LONGEST_BACKOFF
-    ):
+    last_instant = max(replacement.proposed_at, replacement.since, replacement.bought_at)
+    latest_end = now + LONGEST_BACKOFF
+    if last_instant <= now and replacement.until <= latest_end:
         return replacement
     return msgspec.structs.replace(
         replacement,
         proposed_at=min(replacement.proposed_at, now),
         since=min(replacement.since, now),
         bought_at=min(replacement.bought_at, now),
-        until=min(replacement.until, now + LONGEST_BACKOFF),
+        until=min(replacement.until, latest_end),
     )
 
 
@@ -348,13 +338,13 @@ def open_surge(rows: Iterable[Replacement], state: ClusterState) -> dict[str, in
         for purchase in replacement.purchases:
             group = state.groups.get(purchase.group)
             pool = pool_id(group.group) if group is not None else purchase.group
-            surge[pool] = surge.get(pool, 0) + max(0, purchase.nodes - len(replacement.gone))
+            unpaid = max(0, purchase.nodes - len(replacement.gone))
+            surge[pool] = surge.get(pool, 0) + unpaid
     return surge
 
 
 def surge_limit(pool: str, state: ClusterState) -> int:
     """Return maxSurge of a pool: at least one node."""
-    registered = sum(
-        len(group.nodes) for group in state.groups.values() if pool_id(group.group) == pool
-    )
+    groups = (group for group in state.groups.values() if pool_id(group.group) == pool)
+    registered = sum(len(group.nodes) for group in groups)
     return max(1, state.policy.consolidation.max_surge.of(registered))

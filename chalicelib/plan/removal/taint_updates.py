@@ -18,7 +18,9 @@ from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import operation_timeout
 from chalicelib.plan.state.cluster_state import ClusterState
 
-REMOVE_STALE_TAINT, REMOVE_SOFT_TAINT, ADD_SOFT_TAINT = "cleanup", "unsoften", "soften"
+REMOVE_STALE_TAINT = "cleanup"
+REMOVE_SOFT_TAINT = "unsoften"
+ADD_SOFT_TAINT = "soften"
 TAKEN_BACK_AFTER = 120.0
 """Seconds of passes that act after which a removal that was begun before them is taken
 back if no pod ends there."""
@@ -32,30 +34,25 @@ def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[Taint
     new soft taints, each sorted by node name. unneeded: names of the nodes that are unneeded after
     this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled,
     are not touched. passes/taint_writer.py limits how many soft taints are written per pass."""
-    busy = frozenset(
-        target.node
-        for operation in state.memory.operations
-        if operation.is_open
-        for target in operation.spec.targets
-    )
-    readable = frozenset(group.id for group in state.groups.values() if not group.group.error)
-    nodes = sorted(
-        (
-            node
-            for node in state.snapshot.nodes
-            if node.name not in busy and state.group_of.get(node.name) in readable
-        ),
-        key=lambda node: node.name,
-    )
-    to_mark = frozenset(unneeded) if state.options.max_bulk_soft_taint_count > 0 else frozenset()
-    soft = [node for node in nodes if node.taint(TO_BE_DELETED) is None]
-    removed = (node for node in soft if node.taint(DELETION_CANDIDATE) and node.name not in to_mark)
-    added = (node for node in soft if not node.taint(DELETION_CANDIDATE) and node.name in to_mark)
-    return (
-        *_stale_taints(nodes, state),
-        *(TaintUpdate(node.name, REMOVE_SOFT_TAINT) for node in removed),
-        *(TaintUpdate(node.name, ADD_SOFT_TAINT) for node in added),
-    )
+    open_operations = [operation for operation in state.memory.operations if operation.is_open]
+    busy = {target.node for operation in open_operations for target in operation.spec.targets}
+    readable = {group.id for group in state.groups.values() if not group.group.error}
+    idle_nodes = [node for node in state.snapshot.nodes if node.name not in busy]
+    nodes = [node for node in idle_nodes if state.group_of.get(node.name) in readable]
+    nodes.sort(key=lambda node: node.name)
+    marks_nodes = state.options.max_bulk_soft_taint_count > 0
+    to_mark = frozenset(unneeded) if marks_nodes else frozenset()
+    removals = []
+    additions = []
+    for node in nodes:
+        is_marked = node.taint(DELETION_CANDIDATE) is not None
+        if node.taint(TO_BE_DELETED) is not None or is_marked == (node.name in to_mark):
+            continue
+        if is_marked:
+            removals.append(TaintUpdate(node.name, REMOVE_SOFT_TAINT))
+        else:
+            additions.append(TaintUpdate(node.name, ADD_SOFT_TAINT))
+    return (*_stale_taints(nodes, state), *removals, *additions)
 
 
 def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
@@ -65,56 +62,47 @@ def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdat
     its cordon is removed too, as Cluster Autoscaler does. A node whose instance the vendor is still
     removing keeps its taint, even after our operation has stopped waiting:
     pods placed on it now would die with it."""
-    open_ids = frozenset(
-        operation.spec.id for operation in state.memory.operations if operation.is_open
-    )
-    deleted = frozenset(
-        name
-        for group in state.groups.values()
-        for machine in group.group.instances
-        if machine.state is InstanceState.DELETING
-        for name in (machine.id, machine.node)
-        if name
-    )
+    open_ids = {operation.spec.id for operation in state.memory.operations if operation.is_open}
+    machines_being_deleted = _names_of_machines_being_deleted(state)
     for node in nodes:
         taint = node.taint(TO_BE_DELETED)
-        noted = node.annotations.get(OPERATION_ANNOTATION, "")
-        if (
-            taint is None
-            or noted in open_ids
-            or node.name in deleted
-            or node.provider_id in deleted
-        ):
+        operation_id = node.annotations.get(OPERATION_ANNOTATION, "")
+        if taint is None or operation_id in open_ids:
             continue
-        if noted:
-            yield TaintUpdate(
-                node.name,
-                REMOVE_STALE_TAINT,
-                cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true",
-            )
-        elif _is_stale(taint.value, state.now, state.options) or _is_abandoned(
-            node, taint.value, state
-        ):
+        if not machines_being_deleted.isdisjoint((node.name, node.provider_id)):
+            continue
+        if operation_id:
+            is_own_cordon = node.annotations.get(CORDONED_ANNOTATION) == "true"
+            yield TaintUpdate(node.name, REMOVE_STALE_TAINT, cordoned=is_own_cordon)
+            continue
+        is_stale = _is_stale(taint.value, state.now, state.options)
+        if is_stale or _is_abandoned(node, taint.value, state):
             yield TaintUpdate(node.name, REMOVE_STALE_TAINT, cordoned=True)
+
+
+def _names_of_machines_being_deleted(state: ClusterState) -> frozenset[str]:
+    """Return the ids and the node names of instances that the vendor is removing."""
+    names: set[str] = set()
+    for group in state.groups.values():
+        for machine in group.group.instances:
+            if machine.state is InstanceState.DELETING:
+                names.update((machine.id, machine.node))
+    return frozenset(names - {""})
 
 
 def _is_abandoned(node: Node, value: str, state: ClusterState) -> bool:
     """Return whether another autoscaler had begun a removal before these passes began
     to act, and does not finish it. One that still runs evicts pods, so a pod that
     ends there is a sign of it."""
-    since = state.memory.acting_since
-    if (
-        not since
-        or not _is_instant(value)
-        or int(value) > since
-        or state.now - since < TAKEN_BACK_AFTER
-    ):
+    acting_since = state.memory.acting_since
+    if not acting_since or state.now - acting_since < TAKEN_BACK_AFTER:
         return False
-    return not any(
-        pod.deleted > state.now - TAKEN_BACK_AFTER
-        for pod in state.occupancy.on(node.name)
-        if not state.snapshot.classes[pod.cls].is_daemonset
-    )
+    if not _is_instant(value) or int(value) > acting_since:
+        return False
+    recently = state.now - TAKEN_BACK_AFTER
+    classes = state.snapshot.classes
+    ended_pods = (pod for pod in state.occupancy.on(node.name) if pod.deleted > recently)
+    return all(classes[pod.cls].is_daemonset for pod in ended_pods)
 
 
 def _is_instant(value: str) -> bool:
@@ -126,8 +114,11 @@ def _is_stale(value: str, now: float, options: Options) -> bool:
     removal, or has no timestamp."""
     if not _is_instant(value):
         return True
-    groups = sum(
-        seconds + options.max_pod_eviction_time for _, seconds in options.drain_priority_config
+    eviction_times = (
+        grace_period + options.max_pod_eviction_time
+        for _, grace_period in options.drain_priority_config
     )
+    timeout = operation_timeout(OperationKind.DELETE_NODES, options)
+    longest_removal = timeout + sum(eviction_times)
     age = now - int(value)
-    return age > operation_timeout(OperationKind.DELETE_NODES, options) + groups or age < -_AHEAD
+    return age > longest_removal or age < -_AHEAD

@@ -68,20 +68,24 @@ def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
             problems[name] = f"its servers are not known: {doubt}"
     plans = _Plans(context, definitions)
     builder = _CherryGroupBuilder(context, servers, nodes, plans)
-    groups = tuple(
-        NodeGroup(
-            id=bounds.name,
-            provider=PROVIDER,
-            min=bounds.min,
-            max=bounds.max,
-            error=problems[bounds.name],
-            priority=bounds.priority,
-        )
-        if bounds.name in problems
-        else builder.build(bounds, definitions[bounds.name])
-        for bounds in context.settings.groups
+    groups: list[NodeGroup] = []
+    for bounds in context.settings.groups:
+        if bounds.name in problems:
+            groups.append(_faulty_group(bounds, problems[bounds.name]))
+        else:
+            groups.append(builder.build(bounds, definitions[bounds.name]))
+    return Observation(tuple(groups), tuple(builder.gaps))
+
+
+def _faulty_group(bounds: CherryBounds, problem: str) -> NodeGroup:
+    return NodeGroup(
+        id=bounds.name,
+        provider=PROVIDER,
+        min=bounds.min,
+        max=bounds.max,
+        error=problem,
+        priority=bounds.priority,
     )
-    return Observation(groups, tuple(builder.gaps))
 
 
 class _Plans:
@@ -92,17 +96,16 @@ class _Plans:
     def __init__(self, context: CherryContext, definitions: dict[str, Definition]) -> None:
         self._plans: dict[str, CherryPlan | None] = {}
         self._problems: dict[str, str] = {}
-        self._silence, self._read_at = "", context.api.plan_read_at
+        self._silence = ""
+        self._read_at = context.api.plan_read_at
         for slug in sorted({definition.plan for definition in definitions.values()}):
             try:
                 self._plans[slug] = context.api.plan(slug)
             except ProviderError as error:
-                self._problems[slug] = (
-                    f"plan {slug} could not be read: {error.error_class}: {error.message}"
-                )
-                if isinstance(error, Throttled) or (
-                    isinstance(error, Transient) and not error.code
-                ):
+                cause = f"{error.error_class}: {error.message}"
+                self._problems[slug] = f"plan {slug} could not be read: {cause}"
+                has_no_response = isinstance(error, Transient) and not error.code
+                if isinstance(error, Throttled) or has_no_response:
                     self._silence = self._problems[slug]
                     break
 
@@ -113,11 +116,9 @@ class _Plans:
     def of(self, slug: str) -> tuple[CherryPlan | None, str]:
         """Return the plan (None: the vendor has none of that name), and why it is
         unknown, empty if it is known."""
-        return (
-            (self._plans[slug], "")
-            if slug in self._plans
-            else (None, self._problems.get(slug, self._silence))
-        )
+        if slug in self._plans:
+            return self._plans[slug], ""
+        return None, self._problems.get(slug, self._silence)
 
 
 class _CherryGroupBuilder:
@@ -126,7 +127,9 @@ class _CherryGroupBuilder:
     def __init__(
         self, context: CherryContext, servers: ServerList, nodes: Sequence[Node], plans: _Plans
     ) -> None:
-        self._settings, self._servers, self._plans = context.settings, servers, plans
+        self._settings = context.settings
+        self._servers = servers
+        self._plans = plans
         self._now = context.now()
         self._matching = Matching(nodes, servers, context.settings.controller_labels)
         self._reported: set[str] = set()
@@ -134,51 +137,22 @@ class _CherryGroupBuilder:
 
     def build(self, bounds: CherryBounds, definition: Definition) -> NodeGroup:
         """Build the node group of one policy entry."""
-        members = []
-        for server in self._servers.members(definition):
-            if self._matching.is_control_plane(server):
-                self._warn(
-                    bounds.name,
-                    f"server {server.id} ({server.hostname}) bears the tags of this pool and is a "
-                    "node of the control plane; it is ignored",
-                )
-            else:
-                members.append(server)
-        for server in members:
-            if doubt := server_state(server).doubt:
-                text = (
-                    f"server {server.id} has {doubt}, which is not known; it is taken for a "
-                    "running one"
-                )
-                self._warn_once(bounds.name, text, doubt)
+        members = self._members(bounds.name, definition)
         current = fingerprint(definition)
         instances = tuple(self._instance(server, definition, current) for server in members)
         plan, unread = self._plans.of(definition.plan)
         template = None if unread else make_template(definition, plan, self._settings.reserve)
-        for warning in template.warnings if template is not None else ():
-            self._warn_once(bounds.name, warning)
-        if not labels_pool(definition):
-            self._warn_once(bounds.name, _NO_LABEL)
-        joined = [
-            node for server in members if (node := self._matching.node_of(server)) is not None
-        ]
-        if unlabelled := min(
-            (node.name for node in joined if POOL_LABEL not in node.labels), default=""
-        ):
-            self._warn(bounds.name, f"node {unlabelled} {_JOINED_WITHOUT}")
-        for server in self._servers.tagged_otherwise(definition):
-            self._warn(
-                bounds.name,
-                f"server {server.id} ({server.hostname}) bears tags of another form, such as "
-                f"{CLUSTER_TAG}-{definition.cluster_name}: it is not counted and never removed; "
-                "give it the tags "
-                f"{CLUSTER_TAG}: {definition.cluster_name} and {POOL_TAG}: {definition.pool} to "
-                "make it a member",
-            )
-        price, currency = (hourly(plan, spot=definition.spot) if plan is not None else None) or (
-            0.0,
-            "",
-        )
+        if template is not None:
+            for warning in template.warnings:
+                self._warn_once(bounds.name, warning)
+        self._warn_of_labels(bounds.name, definition, members)
+        self._warn_of_tags(bounds.name, definition)
+        stated_price = hourly(plan, spot=definition.spot) if plan is not None else None
+        price, currency = stated_price or (0.0, "")
+        price_error = ""
+        if not price:
+            kind = price_unit(spot=definition.spot)
+            price_error = unread or f"plan {definition.plan} has no {kind} price"
         return NodeGroup(
             id=bounds.name,
             provider=PROVIDER,
@@ -194,38 +168,84 @@ class _CherryGroupBuilder:
             currency=currency,
             priced_at=self._plans.read_at(definition.plan) if price else 0.0,
             billed_per=_HOUR,
-            price_error=""
-            if price
-            else unread
-            or f"plan {definition.plan} has no {price_unit(spot=definition.spot)} price",
+            price_error=price_error,
             spot=definition.spot,
             restarts=True,
         )
 
+    def _members(self, group: str, definition: Definition) -> list[CherryServer]:
+        """Return the servers of a pool, and report those that are doubtful."""
+        members = []
+        for server in self._servers.members(definition):
+            if self._matching.is_control_plane(server):
+                self._warn(
+                    group,
+                    f"server {server.id} ({server.hostname}) bears the tags of this pool and is a "
+                    "node of the control plane; it is ignored",
+                )
+            else:
+                members.append(server)
+        for server in members:
+            doubt = server_state(server).doubt
+            if doubt:
+                text = (
+                    f"server {server.id} has {doubt}, which is not known; it is taken for a "
+                    "running one"
+                )
+                self._warn_once(group, text, doubt)
+        return members
+
+    def _warn_of_labels(
+        self, group: str, definition: Definition, members: Sequence[CherryServer]
+    ) -> None:
+        if not labels_pool(definition):
+            self._warn_once(group, _NO_LABEL)
+        nodes = [self._matching.node_of(server) for server in members]
+        joined = [node for node in nodes if node is not None]
+        unlabelled = [node.name for node in joined if POOL_LABEL not in node.labels]
+        first_unlabelled = min(unlabelled, default="")
+        if first_unlabelled:
+            self._warn(group, f"node {first_unlabelled} {_JOINED_WITHOUT}")
+
+    def _warn_of_tags(self, group: str, definition: Definition) -> None:
+        cluster = definition.cluster_name
+        tags = f"{CLUSTER_TAG}: {cluster} and {POOL_TAG}: {definition.pool}"
+        for server in self._servers.tagged_otherwise(definition):
+            self._warn(
+                group,
+                f"server {server.id} ({server.hostname}) bears tags of another form, such as "
+                f"{CLUSTER_TAG}-{cluster}: it is not counted and never removed; give it the tags "
+                f"{tags} to make it a member",
+            )
+
     def _instance(self, server: CherryServer, definition: Definition, current: str) -> Instance:
         """Build an instance. A server that is a node counts as running, whatever
         state its deployment reports."""
-        state = self._servers.state(server)
-        joined = self._matching.node_of(server) is not None
+        reported = self._servers.state(server)
+        is_node = self._matching.node_of(server) is not None
+        state = reported.state
+        if is_node and state is InstanceState.CREATING:
+            state = InstanceState.RUNNING
+        is_leaving = self._servers.leaves(server)
+        is_in_rescue = server.status.strip().casefold() == RESCUE
         return Instance(
             self._matching.provider_id(server),
-            InstanceState.RUNNING
-            if joined and state.state is InstanceState.CREATING
-            else state.state,
-            None if joined else state.error,
+            state,
+            None if is_node else reported.error,
             handle=str(server.id),
             node=self._matching.name_of(server),
             created=instant(server.created_at),
             claimants=self._matching.claimants(server),
             leaves_at=self._servers.leaves_at(server, self._now),
-            outdated="" if self._servers.leaves(server) else outdated(server, definition, current),
-            busy=RESCUE if server.status.strip().casefold() == RESCUE else "",
+            outdated="" if is_leaving else outdated(server, definition, current),
+            busy=RESCUE if is_in_rescue else "",
         )
 
     def _warn_once(self, group: str, detail: str, subject: str = "") -> None:
         """Report a problem that many pools or servers share for the first of them only."""
-        if (subject or detail) not in self._reported:
-            self._reported.add(subject or detail)
+        subject = subject or detail
+        if subject not in self._reported:
+            self._reported.add(subject)
             self._warn(group, detail)
 
     def _warn(self, group: str, detail: str) -> None:

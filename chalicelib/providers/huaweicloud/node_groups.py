@@ -17,7 +17,8 @@ bounds may be as large as the pool.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -95,15 +96,16 @@ def _entry_of_pool(pool: NodePool, settings: CceSettings) -> CceBounds | None:
 
 def _entry_of_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceBounds | None:
     """Return the policy's entry for one scale group."""
-    return _first_entry(
-        settings, tuple(f"{name}/{group.name}" for name in (pool.id, pool.name) if name)
-    )
+    pool_names = (name for name in (pool.id, pool.name) if name)
+    return _first_entry(settings, [f"{name}/{group.name}" for name in pool_names])
 
 
-def _first_entry(settings: CceSettings, names: tuple[str, ...]) -> CceBounds | None:
-    return next(
-        (entry for name in names if name for entry in settings.groups if entry.name == name), None
-    )
+def _first_entry(settings: CceSettings, names: Sequence[str]) -> CceBounds | None:
+    for name in names:
+        for entry in settings.groups:
+            if name and entry.name == name:
+                return entry
+    return None
 
 
 def is_node_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> bool:
@@ -119,51 +121,47 @@ def is_node_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> b
 def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:
     """Return the pool's bounds: the policy's, otherwise its own. If the pool's autoscaling is off
     and the policy names only one of its groups, that group's entry applies."""
-    entry, own = _entry_of_pool(pool, settings) or CceBounds(pool.id), pool.autoscaling
-    groups = [
-        bounds
-        for group in pool.groups
-        if (bounds := _entry_of_group(pool, group, settings)) is not None
-    ]
-    least = entry.min if entry.min is not None else (own.min or 0) if own.enable else 0
-    most = entry.max if entry.max is not None else own.max if own.enable else None
-    if most is None and groups and all(bounds.max is not None for bounds in groups):
-        most = -1
+    entry = _entry_of_pool(pool, settings) or CceBounds(pool.id)
+    own = pool.autoscaling
+    own_min = (own.min or 0) if own.enable else 0
+    own_max = own.max if own.enable else None
+    least = own_min if entry.min is None else entry.min
+    most = own_max if entry.max is None else entry.max
     if most is None:
-        return CceRange(
-            least,
-            0,
-            "neither the pool nor the policy says how large it may be; write max in the policy",
+        entries = [_entry_of_group(pool, group, settings) for group in pool.groups]
+        maxima = [bounds.max for bounds in entries if bounds is not None]
+        if maxima and None not in maxima:
+            most = -1
+    problem = ""
+    if most is None:
+        most = 0
+        problem = (
+            "neither the pool nor the policy says how large it may be; write max in the policy"
         )
-    if 0 <= most < least:
-        return CceRange(
-            least,
-            most,
-            f"its minimum {least} is above its maximum {most}; correct the pool or the policy",
-        )
-    return CceRange(least, most)
+    elif 0 <= most < least:
+        problem = f"its minimum {least} is above its maximum {most}; correct the pool or the policy"
+    return CceRange(least, most, problem)
 
 
 def group_range(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceRange:
     """Return the group's bounds within the pool's (`pool_range`, whose error applies to the group
     too). A group's own maximum of 0 means that it has none, as the vendor writes it. The only group
     of a pool has the pool's minimum."""
-    whole, entry = (
-        pool_range(pool, settings),
-        _entry_of_group(pool, group, settings) or CceBounds(pool.id),
-    )
-    sole = whole.min if len(pool.groups) == 1 else 0
-    least = entry.min if entry.min is not None else max(group.min or 0, sole)
-    own = entry.max if entry.max is not None else group.max or None
-    most = own if own is not None else max(whole.max, 0)
+    whole = pool_range(pool, settings)
+    entry = _entry_of_group(pool, group, settings) or CceBounds(pool.id)
+    least = entry.min
+    if least is None:
+        min_of_sole_group = whole.min if len(pool.groups) == 1 else 0
+        least = max(group.min or 0, min_of_sole_group)
+    most = entry.max
+    if most is None:
+        most = group.max or max(whole.max, 0)
     if whole.max >= 0:
         most = min(most, whole.max)
     error = whole.error
     if not error and least > most:
-        error = (
-            f"its minimum {least} is above its maximum {most}; correct the scale group or the "
-            "policy"
-        )
+        bounds = f"its minimum {least} is above its maximum {most}"
+        error = f"{bounds}; correct the scale group or the policy"
     return CceRange(least, max(most, 0), error)
 
 
@@ -198,19 +196,13 @@ def _select(pools: Sequence[NodePool], settings: CceSettings) -> tuple[CceSelect
         groups = tuple(group for group in pool.groups if is_node_group(pool, group, settings))
         if not groups:
             continue
-        entries = [
-            _entry_of_pool(pool, settings),
-            *(_entry_of_group(pool, group, settings) for group in groups),
-        ]
-        by_name = any(
-            entry is not None and entry.name.partition("/")[0] != pool.id for entry in entries
-        )
-        ambiguous = times[pool.name] > 1 and by_name
-        error = (
-            f"{times[pool.name]} pools are called {pool.name}; write the uid of one"
-            if ambiguous
-            else ""
-        )
+        entries = [_entry_of_pool(pool, settings)]
+        entries += [_entry_of_group(pool, group, settings) for group in groups]
+        pool_names = {entry.name.partition("/")[0] for entry in entries if entry is not None}
+        is_named = not pool_names <= {pool.id}
+        error = ""
+        if times[pool.name] > 1 and is_named:
+            error = f"{times[pool.name]} pools are called {pool.name}; write the uid of one"
         selections.append(CceSelection(pool, groups, error))
     return tuple(selections)
 
@@ -218,17 +210,14 @@ def _select(pools: Sequence[NodePool], settings: CceSettings) -> tuple[CceSelect
 def _unread_pools(pools: Iterable[NodePool], settings: CceSettings) -> tuple[NodePool, ...]:
     """Return pools that cannot be decoded and may have node groups: all if pools are discovered,
     otherwise the named ones."""
-    return tuple(
-        pool
-        for pool in pools
-        if pool.error
-        and pool.id
-        and (
-            settings.autodiscovery
-            or _entry_of_pool(pool, settings) is not None
-            or any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)
-        )
-    )
+
+    def may_have_groups(pool: NodePool) -> bool:
+        if settings.autodiscovery or _entry_of_pool(pool, settings) is not None:
+            return True
+        return any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)
+
+    unread = (pool for pool in pools if pool.error and pool.id)
+    return tuple(pool for pool in unread if may_have_groups(pool))
 
 
 def _unmatched_entries(
@@ -238,26 +227,21 @@ def _unmatched_entries(
     unmatched = []
     for entry in settings.groups:
         name, _, group = entry.name.partition("/")
-        named = [pool for pool in pools if name in {pool.id, pool.name}]
-        if not named:
-            unmatched.append(
-                (
-                    entry.name,
-                    f"there is no node pool {name} in the cluster; correct it, or take it out",
-                )
-            )
-        for pool in named:
+        named_pools = [pool for pool in pools if name in {pool.id, pool.name}]
+        if not named_pools:
+            problem = f"there is no node pool {name} in the cluster; correct it, or take it out"
+            unmatched.append((entry.name, problem))
+        for pool in named_pools:
             if pool.error:
                 continue
-            if text := unchangeable(pool):
-                unmatched.append(
-                    (entry.name, f"node pool {name} {text}; take it out of the policy")
-                )
+            why_unchangeable = unchangeable(pool)
+            if why_unchangeable:
+                problem = f"node pool {name} {why_unchangeable}; take it out of the policy"
+                unmatched.append((entry.name, problem))
             elif group and pool.group(group) is None:
                 names = ", ".join(other.name for other in pool.groups)
-                unmatched.append(
-                    (entry.name, f"node pool {name} has no scale group {group}; it has {names}")
-                )
+                problem = f"node pool {name} has no scale group {group}; it has {names}"
+                unmatched.append((entry.name, problem))
     return tuple(unmatched)
 
 
@@ -273,11 +257,11 @@ def differences(machine: CceNode, pool: NodePool, group: ScaleGroup) -> str:
         ("operating system", machine.os, pool.template.os),
         ("runtime", machine.runtime, pool.template.runtime),
     )
-    return ", ".join(
-        f"{name} {own[:_SHOWN]}, new nodes have {new[:_SHOWN]}"
-        for name, own, new in fields
-        if own and new and own.lower() != new.lower()
-    )
+    texts: list[str] = []
+    for name, own, new in fields:
+        if own and new and own.lower() != new.lower():
+            texts.append(f"{name} {own[:_SHOWN]}, new nodes have {new[:_SHOWN]}")
+    return ", ".join(texts)
 
 
 def _instances(
@@ -301,39 +285,35 @@ def _instances(
         state = NODE_STATES.get(machine.phase, InstanceState.CREATING)
         if node is not None and state is InstanceState.CREATING:
             state = InstanceState.RUNNING
+        is_broken = machine.phase == ERROR and node is None
+        provider_id = node.provider_id if node is not None else ""
+        held_as_node = held if node is not None else ""
         instances.append(
             Instance(
-                (node.provider_id if node is not None else "") or machine.id,
+                provider_id or machine.id,
                 state,
-                _BROKEN if machine.phase == ERROR and node is None else None,
+                _BROKEN if is_broken else None,
                 handle=machine.id,
                 node=node.name if node is not None else "",
-                held=undeletable(machine) or (held if node is not None else ""),
+                held=undeletable(machine) or held_as_node,
                 created=machine.created,
                 claimants=names.claimants(machine.id),
                 outdated=differences(machine, pool, group),
                 busy=work_on(machine) if node is not None else "",
             )
         )
-    count = group.desired - max(
-        group.existing, sum(not is_leaving(machine) for machine in machines)
-    )
-    why = failure(pool, group) if count > 0 else None
+    staying = sum(not is_leaving(machine) for machine in machines)
+    missing = group.desired - max(group.existing, staying)
+    why = failure(pool, group) if missing > 0 else None
     if why is None:
         return tuple(instances)
-    text = (
-        f"{pool.name}/{group.name} is to have {group.desired} nodes, and {count} do not come: "
-        f"{why.message}"
-    )
+    sizes = f"is to have {group.desired} nodes, and {missing} do not come"
+    text = f"{pool.name}/{group.name} {sizes}: {why.message}"
     error = InstanceError(why.error_class, why.code, text)
-    handles = [
-        placeholder(group_id(pool.id, group.name), number)
-        for number in range(min(count, MOST_PLACEHOLDERS))
-    ]
-    return (
-        *instances,
-        *(Instance(handle, InstanceState.CREATING, error, handle=handle) for handle in handles),
-    )
+    for number in range(min(missing, MOST_PLACEHOLDERS)):
+        handle = placeholder(group_id(pool.id, group.name), number)
+        instances.append(Instance(handle, InstanceState.CREATING, error, handle=handle))
+    return tuple(instances)
 
 
 # -- the vendor's own autoscaler
@@ -363,11 +343,11 @@ def find_rival(api: CceApi, cache: TtlCache[Switches] | None) -> MissingData | N
     switches = cached[_SWITCHES_ENTRY] if _SWITCHES_ENTRY in cached else _read_switches(api, cache)
     if switches is None or not switches.on:
         return None
+    functions = ", ".join(switches.on)
     return MissingData(
         f"provider/{PROVIDER}",
-        f"CCE's own add-on {_ADDON} is at work ({', '.join(switches.on)}): two autoscalers fight "
-        "over the same pools; "
-        "uninstall it, or switch all of that off",
+        f"CCE's own add-on {_ADDON} is at work ({functions}): two autoscalers fight over the same "
+        "pools; uninstall it, or switch all of that off",
         name=f"add-on {_ADDON}",
         place=f"spec.providers.{PROVIDER}",
         affected_decisions=("two autoscalers fight",),
@@ -385,17 +365,20 @@ def _read_switches(api: CceApi, cache: TtlCache[Switches] | None) -> Switches | 
     else:
         switches = Switches()
         for addon in addons:
-            if addon.template == _ADDON and addon.status.lower() not in {"uninstalled", "deleted"}:
-                values = SWITCHES | {
-                    name: value for name, value in addon.custom.items() if value is not None
-                }
-                switches = Switches(
-                    tuple(name for name in SWITCHES if str(values[name]).strip().lower() == "true")
-                )
+            is_installed = addon.status.lower() not in {"uninstalled", "deleted"}
+            if addon.template == _ADDON and is_installed:
+                switches = _switches_of(addon.custom)
                 break
     if cache is not None:
         cache.put({_SWITCHES_ENTRY: switches}, known=_HOUR, unknown=_HOUR)
     return switches
+
+
+def _switches_of(custom: Mapping[str, Any]) -> Switches:
+    """Return the functions that an add-on's own settings enable."""
+    stated = {name: value for name, value in custom.items() if value is not None}
+    values = SWITCHES | stated
+    return Switches(tuple(name for name in SWITCHES if str(values[name]).strip().lower() == "true"))
 
 
 # -- groups
@@ -420,25 +403,23 @@ def observe(
             f"{settings.region} is none of the regions known to have CCE; correct it, or set "
             "cceEndpoint"
         )
-        builder.gaps.append(
-            MissingData(f"provider/{PROVIDER}", text, place=f"spec.providers.{PROVIDER}.region")
-        )
+        place = f"spec.providers.{PROVIDER}.region"
+        builder.gaps.append(MissingData(f"provider/{PROVIDER}", text, place=place))
     for name, text in _unmatched_entries(pools, settings):
         builder.warn(name, text)
-    groups = [
-        builder.build(chosen, group)
-        for chosen in _select(pools, settings)
-        for group in chosen.groups
-    ]
+    groups: list[NodeGroup] = []
+    for selection in _select(pools, settings):
+        groups += [builder.build(selection, group) for group in selection.groups]
     groups = builder.priced(groups, pools)
     groups += [builder.unread(pool) for pool in _unread_pools(pools, settings)]
-    builder.gaps += [
-        MissingData(f"provider/{PROVIDER}", f"a node pool cannot be understood: {pool.error}")
-        for pool in pools
-        if pool.error and not pool.id
-    ]
+    for pool in pools:
+        if pool.error and not pool.id:
+            text = f"a node pool cannot be understood: {pool.error}"
+            builder.gaps.append(MissingData(f"provider/{PROVIDER}", text))
     rival = find_rival(api, cache) if settings.warn_about_addon else None
-    return Observation(tuple(groups), (*builder.gaps, *([rival] if rival is not None else [])))
+    if rival is not None:
+        builder.gaps.append(rival)
+    return Observation(tuple(groups), tuple(builder.gaps))
 
 
 class _CceGroupBuilder:
@@ -451,7 +432,9 @@ class _CceGroupBuilder:
         names: CceGroupNames[Node],
         machines: Sequence[CceNode],
     ) -> None:
-        self._api, self._settings, self._names = api, settings, names
+        self._api = api
+        self._settings = settings
+        self._names = names
         self._by_pool: dict[str, list[CceNode]] = {}
         for machine in machines:
             self._by_pool.setdefault(machine.pool, []).append(machine)
@@ -465,37 +448,32 @@ class _CceGroupBuilder:
         if not undecoded:
             return
         error = undecoded[0].error
-        self.gaps.append(
-            MissingData(
-                f"provider/{PROVIDER}", f"{len(undecoded)} nodes cannot be understood: {error}"
-            )
-        )
+        text = f"{len(undecoded)} nodes cannot be understood: {error}"
+        self.gaps.append(MissingData(f"provider/{PROVIDER}", text))
         doubtful = {machine.pool for machine in undecoded}
         if "" in doubtful:
-            doubtful |= {
-                pool.id
-                for pool in pools
-                if len(self._by_pool.get(pool.id, ()))
-                < pool.current + pool.creating + pool.deleting
-            }
+            for pool in pools:
+                listed = len(self._by_pool.get(pool.id, ()))
+                reported = pool.current + pool.creating + pool.deleting
+                if listed < reported:
+                    doubtful.add(pool.id)
         self._doubts = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {error}")
 
     def build(self, selection: CceSelection, group: ScaleGroup) -> NodeGroup:
         """Build the node group of a scale group."""
-        pool, settings = selection.pool, self._settings
-        whole, sizes = pool_range(pool, settings), group_range(pool, group, settings)
-        machines = [
-            machine
-            for machine in self._by_pool.get(pool.id, ())
-            if group_of(machine, pool) == group
-        ]
+        pool = selection.pool
+        settings = self._settings
+        whole = pool_range(pool, settings)
+        sizes = group_range(pool, group, settings)
+        of_pool = self._by_pool.get(pool.id, ())
+        machines = [machine for machine in of_pool if group_of(machine, pool) == group]
         template = self._template(pool, group)
-        name = group_id(pool.id, group.name)
-        held = unidentified_protection(
-            pool, group, sum(self._is_protected(machine) for machine in machines)
-        )
+        full_id = group_id(pool.id, group.name)
+        full_name = f"{pool.name}/{group.name}"
+        protected = sum(self._is_protected(machine) for machine in machines)
+        held = unidentified_protection(pool, group, protected)
         if held:
-            self.warn(name, held)
+            self.warn(full_id, held)
         entries = (_entry_of_group(pool, group, settings), _entry_of_pool(pool, settings))
         priorities = (entry.priority for entry in entries if entry is not None and entry.priority)
         elsewhere = sum(other.desired for other in pool.groups if other not in selection.groups)
@@ -503,7 +481,7 @@ class _CceGroupBuilder:
         if not error and pool.phase == ERROR:
             error = f"node pool {pool.name} is in the phase Error; look at it in CCE's console"
         return NodeGroup(
-            id=name,
+            id=full_id,
             provider=PROVIDER,
             min=sizes.min,
             max=sizes.max,
@@ -517,8 +495,8 @@ class _CceGroupBuilder:
             priority=next(priorities, pool.autoscaling.priority),
             rank=group.priority,
             pool=Pool(pool.id, pool.name, whole.min, whole.max, elsewhere),
-            aliases=tuple(dict.fromkeys((pool.id, pool.name, f"{pool.name}/{group.name}"))),
-            name=pool.name if group.name == DEFAULT_GROUP else f"{pool.name}/{group.name}",
+            aliases=tuple(dict.fromkeys((pool.id, pool.name, full_name))),
+            name=pool.name if group.name == DEFAULT_GROUP else full_name,
             spot=pool.template.spot or any(self._is_spot(machine) for machine in machines),
             restarts=has_servers(pool),
             busy=work_on_pool(pool),
@@ -527,28 +505,26 @@ class _CceGroupBuilder:
 
     def priced(self, groups: Sequence[NodeGroup], pools: Iterable[NodePool]) -> list[NodeGroup]:
         """Return the groups with the hourly prices of their nodes, or why they have none."""
-        scale_groups = {
-            group_id(pool.id, group.name): (pool, group) for pool in pools for group in pool.groups
-        }
-        flavors = {
-            group.id: scale_group.flavor
-            for group in groups
-            for pool, scale_group in [scale_groups[group.id]]
-            if scale_group.flavor and not _unpriced(pool)
-        }
+        scale_groups: dict[str, tuple[NodePool, ScaleGroup]] = {}
+        for pool in pools:
+            for scale_group in pool.groups:
+                scale_groups[group_id(pool.id, scale_group.name)] = (pool, scale_group)
+        flavors: dict[str, str] = {}
+        for group in groups:
+            pool, scale_group = scale_groups[group.id]
+            if scale_group.flavor and not _unpriced(pool):
+                flavors[group.id] = scale_group.flavor
         prices, denied = self._api.prices(flavors.values(), self._settings.region)
         if denied:
             text = f"{denied}; grant it, or write readPrices: false"
-            self.gaps.append(
-                MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices")
-            )
-        return [
-            with_price(
-                group, prices.get(flavors.get(group.id, "")), spot=group.spot, error=_unpriced(pool)
-            )
-            for group in groups
-            for pool, _ in [scale_groups[group.id]]
-        ]
+            place = f"spec.providers.{PROVIDER}.readPrices"
+            self.gaps.append(MissingData("Price", text, place=place))
+        priced: list[NodeGroup] = []
+        for group in groups:
+            pool, _ = scale_groups[group.id]
+            price = prices.get(flavors.get(group.id, ""))
+            priced.append(with_price(group, price, spot=group.spot, error=_unpriced(pool)))
+        return priced
 
     def unread(self, pool: NodePool) -> NodeGroup:
         """Build the node group of a pool of which only the uid is known."""
@@ -561,20 +537,14 @@ class _CceGroupBuilder:
 
     def warn(self, group: str, detail: str) -> None:
         """Add a gap about one group or entry."""
-        self.gaps.append(
-            MissingData(
-                "NodeGroup",
-                detail,
-                name=group,
-                place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]",
-            )
-        )
+        place = f"spec.nodeGroups[provider={PROVIDER}, id={group}]"
+        self.gaps.append(MissingData("NodeGroup", detail, name=group, place=place))
 
     def _is_protected(self, machine: CceNode) -> bool:
         node = self._names.node_of(machine.id)
-        return is_protected(machine.annotations) or (
-            node is not None and is_protected(node.annotations)
-        )
+        if is_protected(machine.annotations):
+            return True
+        return node is not None and is_protected(node.annotations)
 
     def _is_spot(self, machine: CceNode) -> bool:
         node = self._names.node_of(machine.id)
@@ -583,8 +553,9 @@ class _CceGroupBuilder:
     def _template(self, pool: NodePool, group: ScaleGroup) -> CceTemplate:
         if self._flavors_problem:
             return CceTemplate(None, self._flavors_problem)
+        zone = group.az if is_zone(group.az) else ""
         try:
-            flavor = self._api.flavors(group.az if is_zone(group.az) else "").get(group.flavor)
+            flavor = self._api.flavors(zone).get(group.flavor)
         except ProviderError as error:
             problem = f"flavours could not be read: {error.error_class}: {error.message}"
             if isinstance(error, Throttled | Unauthorized):  # a refusal applies to every AZ
@@ -601,11 +572,9 @@ def _unpriced(pool: NodePool) -> str:
             "limit; write it in "
             "spec.prices.spot"
         )
-    return (
-        ""
-        if has_servers(pool)
-        else f"the vendor is not asked for prices of nodes of type {pool.type}"
-    )
+    if has_servers(pool):
+        return ""
+    return f"the vendor is not asked for prices of nodes of type {pool.type}"
 
 
 def _options(pool: NodePool) -> GroupOptions:
@@ -613,13 +582,15 @@ def _options(pool: NodePool) -> GroupOptions:
     are scaled automatically. CCE keeps a pool that is scaled always within its range,
     so its minimum is enforced."""
     own = pool.autoscaling
-    every = own.enable and all(group.enabled for group in pool.groups)
+    all_enabled = own.enable and all(group.enabled for group in pool.groups)
+    cooldown = 60.0 * own.cooldown_minutes if own.cooldown_minutes > 0 else None
+    unneeded_time = None
+    if all_enabled and own.unneeded_minutes is not None:
+        unneeded_time = 60.0 * own.unneeded_minutes
     return GroupOptions(
-        scale_down_cooldown=60.0 * own.cooldown_minutes if own.cooldown_minutes > 0 else None,
-        scale_down_unneeded_time=60.0 * own.unneeded_minutes
-        if every and own.unneeded_minutes is not None
-        else None,
-        scale_down_utilization_threshold=own.utilization if every else None,
+        scale_down_cooldown=cooldown,
+        scale_down_unneeded_time=unneeded_time,
+        scale_down_utilization_threshold=own.utilization if all_enabled else None,
         enforce_min=True,
         unpromised_labels=UNPROMISED,
     )

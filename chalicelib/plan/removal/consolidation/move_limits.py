@@ -25,6 +25,8 @@ from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.spot_market import SpotShares
 from chalicelib.plan.tables import Ints
 
+_DAY = 86_400.0
+
 
 class Limit(msgspec.Struct, frozen=True):
     """One row. going [N], buying [G]; reason: of a candidate (its index) that the row keeps."""
@@ -42,13 +44,11 @@ class Limits:
 
     def __init__(self, rows: Sequence[Limit], candidates: int, groups: int) -> None:
         self.rows = tuple(rows)
-        self.going: Ints = np.array([row.going for row in rows], dtype=np.int64).reshape(
-            len(rows), candidates
-        )
-        self.buying: Ints = np.array([row.buying for row in rows], dtype=np.int64).reshape(
-            len(rows), groups
-        )
-        self.room: Ints = np.array([max(0, row.room) for row in rows], dtype=np.int64)
+        going = _integers([row.going for row in rows])
+        buying = _integers([row.buying for row in rows])
+        self.going: Ints = going.reshape(len(rows), candidates)
+        self.buying: Ints = buying.reshape(len(rows), groups)
+        self.room = _integers([max(0, row.room) for row in rows])
 
     def used(self, gone: Sequence[int], bought: Ints) -> Ints:
         """Return what a move uses of every row."""
@@ -63,8 +63,16 @@ class Limits:
         """Return why a candidate may not go together with these purchases, beside what uses the
         rows already; None if it may."""
         more = self.going[:, candidate] + self.buying @ bought
-        broken = np.flatnonzero((used + more > self.room) & (more > 0))
-        return self.rows[int(broken[0])].reason(candidate) if len(broken) else None
+        exceeds_room = used + more > self.room
+        broken = np.flatnonzero(exceeds_room & (more > 0))
+        if not len(broken):
+            return None
+        first_broken = self.rows[int(broken[0])]
+        return first_broken.reason(candidate)
+
+
+def _integers(values: Sequence[int] | Sequence[Sequence[int]] | Sequence[Ints]) -> Ints:
+    return np.array(values, dtype=np.int64)
 
 
 def limits_of(
@@ -101,24 +109,27 @@ class _Builder:
         candidates: Sequence[Candidate],
         offers: Sequence[NodeOffer],
     ) -> None:
-        self.state, self.removal_limits, self.candidates, self.offers = (
-            state,
-            removal_limits,
-            candidates,
-            offers,
-        )
+        self.state = state
+        self.removal_limits = removal_limits
+        self.candidates = candidates
+        self.offers = offers
         self.groups_of = [candidate.group for candidate in candidates]
-        self.pools_of = [pool_id(state.groups[candidate.group].group) for candidate in candidates]
-        self.pool_of_offer = [pool_id(state.groups[offer.group].group) for offer in offers]
-        self.pods: Ints = np.array(
-            [len(candidate.pods) for candidate in candidates], dtype=np.int64
-        )
+        self.offered_groups = [offer.group for offer in offers]
+        self.pools_of = [pool_id(state.groups[group].group) for group in self.groups_of]
+        self.pool_of_offer = [pool_id(state.groups[group].group) for group in self.offered_groups]
+        self.pods = _integers([len(candidate.pods) for candidate in candidates])
         self.ones: Ints = np.ones(len(candidates), dtype=np.int64)
         self.none: Ints = np.zeros(len(offers), dtype=np.int64)
         self.shares = SpotShares(state) if state.policy.spot is not None else None
 
     def _in(self, names: Sequence[str], name: str) -> Ints:
-        return np.fromiter((own == name for own in names), dtype=np.int64, count=len(names))
+        return _integers([own == name for own in names])
+
+    def _going(self, amounts: Mapping[int, int]) -> Ints:
+        """Return what the nodes that go use of a limit. amounts: by candidate."""
+        going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
+        going[list(amounts)] = list(amounts.values())
+        return going
 
     def group_minimums(self) -> Iterator[Limit]:
         """The minimum of a group: what goes less what is bought of it."""
@@ -126,34 +137,31 @@ class _Builder:
             group = self.state.groups[name].group
             size = self.removal_limits.size_of(name)
             reason = Reason.of(ReasonCode.GROUP_MIN_SIZE, min=group.min, target=size)
-            bought = self._in([offer.group for offer in self.offers], name)
-            yield Limit(self._in(self.groups_of, name), -bought, size - group.min, _always(reason))
+            going = self._in(self.groups_of, name)
+            buying = self._in(self.offered_groups, name)
+            yield Limit(going, -buying, size - group.min, _always(reason))
 
     def pool_minimums(self) -> Iterator[Limit]:
         """The shared minimum of the groups of a pool."""
         for name, spare in sorted(self.removal_limits.pool_spares.items()):
             going = self._in(self.pools_of, name)
-            if going.any():
-                group = self.state.groups[self.groups_of[int(going.argmax())]].group
-                assert group.pool is not None
-                reason = Reason.of(
-                    ReasonCode.POOL_MIN_SIZE, pool=group.pool.name or name, min=group.pool.min
-                )
-                yield Limit(going, -self._in(self.pool_of_offer, name), spare, _always(reason))
+            if not going.any():
+                continue
+            first_going = int(going.argmax())
+            pool = self.state.groups[self.groups_of[first_going]].group.pool
+            assert pool is not None
+            reason = Reason.of(ReasonCode.POOL_MIN_SIZE, pool=pool.name or name, min=pool.min)
+            buying = self._in(self.pool_of_offer, name)
+            yield Limit(going, -buying, spare, _always(reason))
 
     def cluster_minimums(self) -> Iterator[Limit]:
         """The cluster's minimums of cores, memory and GPUs."""
         minimums = self.removal_limits.minimums
         for name, room in sorted(minimums.room.items()):
-            going = np.array(
-                [minimums.amounts(candidate.node)[name] for candidate in self.candidates],
-                dtype=np.int64,
-            )
-            buying = np.array(
-                [minimums.amounts(offer.node)[name] for offer in self.offers], dtype=np.int64
-            )
+            going = [minimums.amounts(candidate.node)[name] for candidate in self.candidates]
+            buying = _integers([minimums.amounts(offer.node)[name] for offer in self.offers])
             reason = Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=name)
-            yield Limit(going, -buying, max(0, room), _always(reason))
+            yield Limit(_integers(going), -buying, max(0, room), _always(reason))
 
     def disruption_budgets(self) -> Iterator[Limit]:
         """disruptionBudgets, for each pool. The old nodes of a replacement have
@@ -161,14 +169,12 @@ class _Builder:
         counted = self.removal_limits.counted_out(
             candidate.node.name for candidate in self.candidates
         )
-        more: Ints = 1 - np.array(counted, dtype=np.int64)
+        counts = 1 - _integers(counted)
         for pool in sorted(set(self.pools_of)):
-            for left, reason in self.removal_limits.disruption_room(
-                pool, DisruptionReason.CONSOLIDATION
-            ):
-                yield Limit(
-                    self._in(self.pools_of, pool) * more, self.none, max(0, left), _always(reason)
-                )
+            rooms = self.removal_limits.disruption_room(pool, DisruptionReason.CONSOLIDATION)
+            for room, reason in rooms:
+                going = self._in(self.pools_of, pool) * counts
+                yield Limit(going, self.none, max(0, room), _always(reason))
 
     def pod_budgets(self) -> Iterator[Limit]:
         """PodDisruptionBudgets that not all candidates together can keep."""
@@ -179,19 +185,15 @@ class _Builder:
         for name, counts in sorted(used.items()):
             room = max(0, self.removal_limits.pdbs.left(name))
             if sum(counts.values()) > room:
-                going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
-                going[list(counts)] = list(counts.values())
-                yield Limit(going, self.none, room, self._pod_of_budget(name))
+                yield Limit(self._going(counts), self.none, room, self._pod_of_budget(name))
 
     def _pod_of_budget(self, name: str) -> Callable[[int], Reason]:
         def reason(at: int) -> Reason:
             candidate = self.candidates[at]
-            pod = next(
-                (pod for pod, names in candidate.limited if name in names), candidate.pods[0]
-            )
-            return blocked(
-                candidate.node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name)
-            ).reason
+            limited_pods = (pod for pod, names in candidate.limited if name in names)
+            pod = next(limited_pods, candidate.pods[0])
+            why = Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name)
+            return blocked(candidate.node, pod, why).reason
 
         return reason
 
@@ -199,17 +201,17 @@ class _Builder:
         """The circuit breaker's hourly limits and its share. Consolidation stays within the
         share and never trips it."""
         for what, room, reason in self.removal_limits.breaker.rooms():
-            yield Limit(
-                self.pods if what == "pods" else self.ones, self.none, max(0, room), _always(reason)
-            )
+            going = self.pods if what == "pods" else self.ones
+            yield Limit(going, self.none, max(0, room), _always(reason))
 
     def metric_rules(self) -> Iterator[Limit]:
         """Metric rules that would buy again what goes."""
+        guard = self.removal_limits.guard
+        if guard is None:
+            return
         nodes = [candidate.node for candidate in self.candidates]
-        for used, room, reason in (
-            self.removal_limits.guard.rooms(nodes) if self.removal_limits.guard is not None else ()
-        ):
-            yield Limit(np.array(used, dtype=np.int64), self.none, room, _always(reason))
+        for used, room, reason in guard.rooms(nodes):
+            yield Limit(_integers(used), self.none, room, _always(reason))
 
     def owners(self) -> Iterator[Limit]:
         """movesPerPodPerDay, for the owners whose moves it can limit."""
@@ -220,10 +222,10 @@ class _Builder:
                 counts.setdefault(owner, {})[at] = pods
         for owner, pods_on in sorted(counts.items()):
             left = moves.left(owner)
-            if left is not None and sum(pods_on.values()) > left:
-                going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
-                going[list(pods_on)] = list(pods_on.values())
-                yield Limit(going, self.none, max(0, left), _always(moves.reason(owner)))
+            if left is None or sum(pods_on.values()) <= left:
+                continue
+            reason = moves.reason(owner)
+            yield Limit(self._going(pods_on), self.none, max(0, left), _always(reason))
 
     def group_maximums(self) -> Iterator[Limit]:
         """The limits that several groups share: the cluster's totals and the maximums of pools."""
@@ -232,29 +234,30 @@ class _Builder:
             buying = self.none.copy()
             buying[at] = 1
             yield Limit(going, buying, offer.most, _always(offer.stop))
-        for amounts, room, reason in self.offers[0].shared if self.offers else ():
-            yield Limit(going, np.array(amounts, dtype=np.int64), room, _always(reason))
+        shared_limits = self.offers[0].shared if self.offers else ()
+        for amounts, room, reason in shared_limits:
+            yield Limit(going, _integers(amounts), room, _always(reason))
 
     def surge(self) -> Iterator[Limit]:
         """maxSurge, for each pool in which nodes are bought."""
         rows = self.state.memory.replacements.values()
-        bought = open_surge((row for row in rows if row.state in UNDER_WAY), self.state)
+        under_way = (row for row in rows if row.state in UNDER_WAY)
+        bought = open_surge(under_way, self.state)
         going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
         for pool in sorted(set(self.pool_of_offer)):
             limit = surge_limit(pool, self.state)
             reason = Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
-            yield Limit(
-                going,
-                self._in(self.pool_of_offer, pool),
-                max(0, limit - bought.get(pool, 0)),
-                _always(reason),
-            )
+            buying = self._in(self.pool_of_offer, pool)
+            room = limit - bought.get(pool, 0)
+            yield Limit(going, buying, max(0, room), _always(reason))
 
     def splits(self) -> Iterator[Limit]:
         """Without splitNodes no more nodes are bought than go."""
-        if not self.state.policy.consolidation.split_nodes and self.offers:
-            ones: Ints = np.ones(len(self.offers), dtype=np.int64)
-            yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)))
+        if self.state.policy.consolidation.split_nodes or not self.offers:
+            return
+        buying: Ints = np.ones(len(self.offers), dtype=np.int64)
+        reason = Reason.of(ReasonCode.NO_CHEAPER_PLACE)
+        yield Limit(-self.ones, buying, 0, _always(reason))
 
     def spot_shares(self) -> Iterator[Limit]:
         """spot.maxShare, for each spot group that has nodes or of which nodes may be bought.
@@ -263,19 +266,25 @@ class _Builder:
         shares = self.shares
         if shares is None or shares.share >= 1:
             return
-        part, whole = shares.share.numerator, shares.share.denominator
+        part = shares.share.numerator
+        whole = shares.share.denominator
+
+        def excess(groups: Sequence[str], name: str, pool: str) -> Ints:
+            return whole * self._in(groups, name) - part * self._in_share_pool(groups, pool)
+
         for name in sorted(shares.spot):
-            pool, have = shares.pool_of[name], shares.size[name]
-            if not have and name not in {offer.group for offer in self.offers}:
+            pool = shares.pool_of[name]
+            nodes = shares.size[name]
+            if not nodes and name not in self.offered_groups:
                 continue
-            of = shares.of_pool(pool)
-            going = part * self._in_share_pool(self.groups_of, pool) - whole * self._in(
-                self.groups_of, name
+            pool_nodes = shares.of_pool(pool)
+            going = -excess(self.groups_of, name, pool)
+            buying = excess(self.offered_groups, name, pool)
+            first_node = 0 if nodes else whole - part
+            room = max(part * pool_nodes - whole * nodes, first_node)
+            reason = Reason.of(
+                ReasonCode.SPOT_SHARE, share=float(shares.share), nodes=nodes, of=pool_nodes
             )
-            offered = [offer.group for offer in self.offers]
-            buying = whole * self._in(offered, name) - part * self._in_share_pool(offered, pool)
-            room = max(part * of - whole * have, 0 if have else whole - part)
-            reason = Reason.of(ReasonCode.SPOT_SHARE, share=float(shares.share), nodes=have, of=of)
             yield Limit(going, buying, room, _always(reason))
 
     def on_demand_bases(self) -> Iterator[Limit]:
@@ -283,20 +292,18 @@ class _Builder:
         shares = self.shares
         if shares is None or shares.base <= 0:
             return
-        for pool in sorted({shares.pool_of[name] for name in shares.spot}):
+        pools = {shares.pool_of[name] for name in shares.spot}
+        for pool in sorted(pools):
             going = self._in_share_pool(self.groups_of, pool, on_demand=True)
-            buying = self._in_share_pool(
-                [offer.group for offer in self.offers], pool, on_demand=True
-            )
+            buying = self._in_share_pool(self.offered_groups, pool, on_demand=True)
             room = shares.of_pool(pool, on_demand=True) - shares.base
             yield Limit(going, -buying, room, _always(shares.base_reason()))
 
     def _in_share_pool(self, groups: Sequence[str], pool: str, *, on_demand: bool = False) -> Ints:
         assert self.shares is not None
-        of, spot = self.shares.pool_of, self.shares.spot if on_demand else frozenset()
-        return np.fromiter(
-            (of[g] == pool and g not in spot for g in groups), dtype=np.int64, count=len(groups)
-        )
+        pool_of = self.shares.pool_of
+        excluded = self.shares.spot if on_demand else frozenset()
+        return _integers([pool_of[g] == pool and g not in excluded for g in groups])
 
 
 def _always(reason: Reason) -> Callable[[int], Reason]:
@@ -307,7 +314,8 @@ class OwnerMoves:
     """The moves of a day by owner of the pods, and how many more movesPerPodPerDay allows."""
 
     def __init__(self, state: ClusterState) -> None:
-        self._state, self._classes = state, state.snapshot.classes
+        self._state = state
+        self._classes = state.snapshot.classes
         self._most = state.policy.consolidation.moves_per_pod_per_day
         self._owners = [owner_of(cls) for cls in self._classes]
         self._replicas: dict[str, int] | None = None
@@ -315,7 +323,9 @@ class OwnerMoves:
     def of(self, candidate: Candidate) -> dict[str, int]:
         """Return owner -> pods of it that must move."""
         counts: dict[str, int] = {}
-        for pod in candidate.pods if self._most else ():
+        if not self._most:
+            return counts
+        for pod in candidate.pods:
             owner = self._owners[pod.cls]
             if owner:
                 counts[owner] = counts.get(owner, 0) + 1
@@ -326,25 +336,26 @@ class OwnerMoves:
         moves of today is only limited if more than all its pods would move."""
         if not self._most:
             return None
-        return self._most * self._count(owner) - sum(pods for _, pods in self._today(owner))
+        allowed = self._most * self._count(owner)
+        moved_today = sum(pods for _, pods in self._today(owner))
+        return allowed - moved_today
 
     def reason(self, owner: str) -> Reason:
         """Return why pods of an owner stay, and until when."""
         today = self._today(owner)
-        until = today[0][0] + 86_400.0 if today else self._state.now + 86_400.0
+        oldest_move = today[0][0] if today else self._state.now
+        until = oldest_move + _DAY
         return Reason.of(ReasonCode.POD_MOVED_RECENTLY, owner=owner, until=until)
 
     def _today(self, owner: str) -> list[tuple[float, int]]:
-        moves: Mapping[str, tuple[tuple[float, int], ...]] = self._state.memory.consolidation.moves
-        return sorted(
-            move for move in moves.get(owner, ()) if 0 <= self._state.now - move[0] < 86_400.0
-        )
+        moves = self._state.memory.consolidation.moves.get(owner, ())
+        return sorted(move for move in moves if 0 <= self._state.now - move[0] < _DAY)
 
     def _count(self, owner: str) -> int:
         if self._replicas is None:
-            counted = np.bincount(self._state.occupancy.cls, minlength=len(self._classes)).tolist()
             self._replicas = {}
-            for cls, count in enumerate(counted):
+            pods_of_class = np.bincount(self._state.occupancy.cls, minlength=len(self._classes))
+            for cls, count in enumerate(pods_of_class.tolist()):
                 own = self._owners[cls] if cls < len(self._owners) else ""
                 if own:
                     self._replicas[own] = self._replicas.get(own, 0) + count

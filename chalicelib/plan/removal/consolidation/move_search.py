@@ -78,53 +78,55 @@ class ConsolidationSearch:
         wanted: frozenset[str],
         over: Callable[[], bool],
     ) -> None:
-        self.state, self.simulated, self.removal_limits, self.costs = (
-            state,
-            simulated,
-            removal_limits,
-            costs,
-        )
-        self.candidates, self.market, self.limits, self.over = candidates, market, limits, over
+        self.state = state
+        self.simulated = simulated
+        self.removal_limits = removal_limits
+        self.costs = costs
+        self.candidates = candidates
+        self.market = market
+        self.limits = limits
+        self.over = over
         self.settings: Consolidation = state.policy.consolidation
         names = [candidate.node.name for candidate in candidates]
-        self.price: Ints = np.array([costs.nodes[name].price for name in names], dtype=np.int64)
-        self.disruption: Ints = np.array(
-            [costs.nodes[name].disruption for name in names], dtype=np.int64
-        )
-        self.disruption_price: Ints = np.array(
-            [costs.disruption_price(name, wanted=name in wanted) for name in names], dtype=np.int64
-        )
-        idle: Ints = np.array([costs.nodes[name].idle for name in names], dtype=np.int64)
+        node_costs = [costs.nodes[name] for name in names]
+        disruption_prices = [costs.disruption_price(name, wanted=name in wanted) for name in names]
+        self.price = _integers([cost.price for cost in node_costs])
+        self.disruption = _integers([cost.disruption for cost in node_costs])
+        self.disruption_price = _integers(disruption_prices)
+        idle = _integers([cost.idle for cost in node_costs])
         self.saves = self.price - self.disruption_price - idle
         self.offers = market.offers
         self.buys = bool(market.offers or market.blocked)
-        self.cost: Ints = np.array([offer.price for offer in self.offers], dtype=np.int64)
+        self.cost = _integers([offer.price for offer in self.offers])
         forms = [form_of(candidate.node, state.groups[candidate.group]) for candidate in candidates]
-        self.barred: Bools = np.array(
-            [
-                [self.is_barred(offer, at, form) for at, form in enumerate(forms)]
-                for offer in self.offers
-            ],
-            dtype=np.bool_,
-        ).reshape(len(self.offers), len(candidates))
+        barred = [
+            [self.is_barred(offer, at, form) for at, form in enumerate(forms)]
+            for offer in self.offers
+        ]
+        self.barred: Bools = np.array(barred, dtype=np.bool_).reshape(len(self.offers), len(forms))
         self.forms = forms
         self.trial = Trial(simulated, candidates, self.offers)
         self._verified: dict[tuple[tuple[int, ...], tuple[int, ...]], Solution | None] = {}
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
-        self.bound, self.best_gain = np.inf, 0
+        self.bound = np.inf
+        self.best_gain = 0
         self.effort = EFFORTS[self.settings.effort]
         self.proven = True
 
     def is_barred(self, offer: NodeOffer, candidate: int, form: tuple[object, ...]) -> bool:
         """Return whether an offer may not be bought if the candidate goes: it has the same form, or
         both are spot and too few spot groups are cheaper."""
-        cost = self.costs.nodes[self.candidates[candidate].node.name]
         if offer.form == form:
             return True
-        if not (offer.form[-1] and form[-1]):
+        both_are_spot = offer.form[-1] and form[-1]
+        if not both_are_spot:
             return False
-        cheaper = sum(other.form[-1] and other.price < cost.price for other in self.offers)
-        return not self.settings.spot_to_spot or cheaper < self.settings.min_cheaper_groups
+        if not self.settings.spot_to_spot:
+            return True
+        price = self.costs.nodes[self.candidates[candidate].node.name].price
+        spot_offers = (other for other in self.offers if other.form[-1])
+        cheaper = sum(other.price < price for other in spot_offers)
+        return cheaper < self.settings.min_cheaper_groups
 
     # --- the search
 
@@ -143,7 +145,9 @@ class ConsolidationSearch:
         a share of the bound; None if there is no bound."""
         if self.bound == np.inf:
             return None
-        return round(max(0.0, (self.bound - self.best_gain) / max(self.bound, 1.0)), 6)
+        possible_gain = self.bound - self.best_gain
+        share = possible_gain / max(self.bound, 1.0)
+        return round(max(0.0, share), 6)
 
     def _improved(
         self,
@@ -152,36 +156,37 @@ class ConsolidationSearch:
         settle: Callable[[Solution], Solution | None],
     ) -> Solution | None:
         for solution in map(settle, solutions):
-            if solution is not None and (
-                best_solution is None or solution.better_than(best_solution)
-            ):
+            if solution is None:
+                continue
+            if best_solution is None or solution.better_than(best_solution):
                 best_solution = solution
         return best_solution
 
     def worth_trying(self) -> list[int]:
         """Return the candidates whose removal alone would bring a gain, by price per disruption."""
-        return sorted(
-            np.flatnonzero(self.saves > 0).tolist(),
-            key=lambda at: (-self.price[at] / self.disruption[at], at),
-        )
+        gainful: list[int] = np.flatnonzero(self.saves > 0).tolist()
+        return sorted(gainful, key=lambda at: (-self.price[at] / self.disruption[at], at))
 
     def greedy(self) -> Iterator[Solution]:
         """Yield what greedy choice finds: removals, then replacements beside them."""
         removed = self._removals(self.worth_trying())
-        none: Ints = np.zeros(len(self.offers), dtype=np.int64)
-        starts = [self.verified(removed, none)]
-        if len(self.candidates) <= MOST_CANDIDATES and (
-            starts[0] is None or len(starts[0].gone) < len(removed)
-        ):
+        none = self.no_purchase()
+        removals = self.verified(removed, none)
+        starts = [removals]
+        is_complete = removals is not None and len(removals.gone) == len(removed)
+        if not is_complete and len(self.candidates) <= MOST_CANDIDATES:
             starts.append(self.verified(self._careful_removals(), none))
-        for start in dict.fromkeys(() if start is None else start.gone for start in starts):
-            yield from self._with_replacements(start)
+        sets = [start.gone if start is not None else () for start in starts]
+        for gone in dict.fromkeys(sets):
+            yield from self._with_replacements(gone)
 
     def _with_replacements(self, start: tuple[int, ...]) -> Iterator[Solution]:
         """Yield these removals, and what greedy choice replaces beside them."""
-        gone, bought = list(start), np.zeros(len(self.offers), dtype=np.int64)
+        gone = list(start)
+        bought = self.no_purchase()
         bundles: list[tuple[tuple[int, ...], int]] = []
-        if start and (removals := self.verified(gone, bought)) is not None:
+        removals = self.verified(gone, bought) if start else None
+        if removals is not None:
             yield removals
         for most in (len(self.candidates), 1):
             for members, offer in self._bundles(set(gone), bought, most):
@@ -192,11 +197,10 @@ class ConsolidationSearch:
                     bundles.append((alone.gone, offer))
                     gone += alone.gone
                     bought[offer] += 1
-        if (
-            bundles
-            and (replaced := self.verified(gone, bought) or self._as_many_as_pass(start, bundles))
-            is not None
-        ):
+        if not bundles:
+            return
+        replaced = self.verified(gone, bought) or self._as_many_as_pass(start, bundles)
+        if replaced is not None:
             yield replaced
 
     def _as_many_as_pass(
@@ -205,38 +209,44 @@ class ConsolidationSearch:
         """Return these removals with the bundles of which each passes the whole trial beside those
         before it. Bundles that pass alone may fail together, because the scheduler may put pods of
         one on the new node of another."""
-        gone = list(start)
-        bought: Ints = np.zeros(len(self.offers), dtype=np.int64)
-        passed: Solution | None = None
+        gone = tuple(start)
+        bought = self.no_purchase()
+        best: Solution | None = None
         for members, offer in bundles[:MOST_CANDIDATES]:
-            more = self.verified([*gone, *members], bought + self.one(offer))
-            if more is not None and len(more.gone) == len(gone) + len(members):
-                gone, bought, passed = list(more.gone), bought + self.one(offer), more
-        return passed
+            next_bought = bought + self.one(offer)
+            solution = self.verified([*gone, *members], next_bought)
+            if solution is not None and len(solution.gone) == len(gone) + len(members):
+                gone = solution.gone
+                bought = next_bought
+                best = solution
+        return best
 
     def _careful_removals(self) -> list[int]:
         """Return candidates that go one after the other, each only if all that go
         then pass the whole trial."""
-        none: Ints = np.zeros(len(self.offers), dtype=np.int64)
+        none = self.no_purchase()
         gone: list[int] = []
         for at in self.worth_trying():
             more = [*gone, at]
-            if self.limits.allow(more, none) and isinstance(
-                self.trial.run(sorted(more), none), Places
-            ):
+            if not self.limits.allow(more, none):
+                continue
+            result = self.trial.run(sorted(more), none)
+            if isinstance(result, Places):
                 gone = more
         return gone
 
     def _removals(self, order: Sequence[int]) -> list[int]:
         """Return the candidates that go one after the other into room that
         exists, within all limits."""
-        simulated, candidates = self.simulated, [self.candidates[at] for at in order]
+        simulated = self.simulated
+        candidates = [self.candidates[at] for at in order]
         rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
         shares = [(-candidate.share, row) for candidate, row in zip(candidates, rows, strict=True)]
-        going: Ints = np.array([row for _, row in sorted(shares)], dtype=np.int64)
-        staying: Ints = np.setdiff1d(np.flatnonzero(simulated.open[: simulated.real]), going)
+        going = _integers([row for _, row in sorted(shares)])
+        open_rows = np.flatnonzero(simulated.open[: simulated.real])
+        staying: Ints = np.setdiff1d(open_rows, going)
         trial = RemovalSimulation(simulated, self.removal_limits.pdbs, staying, going, 1)
-        none: Ints = np.zeros(len(self.offers), dtype=np.int64)
+        none = self.no_purchase()
         gone: list[int] = []
         used: Ints = np.zeros(len(self.limits.room), dtype=np.int64)
         for at, candidate in zip(order, candidates, strict=True):
@@ -258,35 +268,38 @@ class ConsolidationSearch:
         bring a gain, within all limits beside what goes already, the greatest gain first. without:
         candidates that go already. most: candidates for each new node."""
         bundles: list[tuple[list[int], int]] = []
-        order = np.array([at for at in self.worth_trying() if at not in without], dtype=np.int64)
+        order = _integers([at for at in self.worth_trying() if at not in without])
         if not len(self.offers) or not len(order):
             return bundles
         _, pods, need = self._classes(order.tolist())
-        load, suited = pods @ need, self._suited(order.tolist())
-        used = self.limits.used(sorted(without), bought)
-        bought, gone = bought.copy(), sorted(without)
+        load = pods @ need
+        suited = self._suited(order.tolist())
+        gone = sorted(without)
+        used = self.limits.used(gone, bought)
+        bought = bought.copy()
         is_free: Bools = np.ones(len(order), dtype=np.bool_)
         while True:
-            options = [
-                self._bundle(order, load, suited[:, offer] & is_free, offer, used, most)
-                for offer in range(len(self.offers))
-            ]
-            gains = [
-                int(self.saves[order[members]].sum()) - int(self.cost[at])
-                for at, members in enumerate(options)
-            ]
-            best = max(range(len(options)), key=lambda at: (gains[at], -at))
+            options: list[list[int]] = []
+            gains: list[int] = []
+            for offer, cost in enumerate(self.cost.tolist()):
+                usable = suited[:, offer] & is_free
+                members = self._bundle(order, load, usable, offer, used, most)
+                options.append(members)
+                gains.append(int(self.saves[order[members]].sum()) - cost)
+            best = gains.index(max(gains))
             members = options[best]
-            more = bought + self.one(best)
             names = order[members].tolist()
-            if gains[best] <= 0 or not self.is_permitted([*gone, *names], more):
+            next_gone = [*gone, *names]
+            next_bought = bought + self.one(best)
+            if gains[best] <= 0 or not self.is_permitted(next_gone, next_bought):
                 return bundles
             if not self.saves_enough(names, self.one(best)):
                 return bundles
             bundles.append((names, best))
-            used = used + self.limits.going[:, names].sum(axis=1) + self.limits.buying[:, best]
+            used = used + self.limits.used(names, self.one(best))
             is_free[members] = False
-            gone, bought = [*gone, *names], more
+            gone = next_gone
+            bought = next_bought
 
     def _bundle(
         self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints, most: int
@@ -296,39 +309,49 @@ class ConsolidationSearch:
         is that which saves most."""
         room = np.maximum(self.market.room(load.shape[1])[offer], 0)
         used = used + self.limits.buying[:, offer]
-        if ((used > self.limits.room) & (self.limits.going >= 0).all(axis=1)).any():
+        is_exceeded = used > self.limits.room
+        gives_nothing_back = (self.limits.going >= 0).all(axis=1)
+        if (is_exceeded & gives_nothing_back).any():
             return []
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.nan_to_num(np.where(load > 0, load / room, 0.0), nan=0.0, posinf=np.inf).max(
-                axis=1
-            )
+            shares = np.where(load > 0, load / room, 0.0)
+        share = np.nan_to_num(shares, nan=0.0, posinf=np.inf).max(axis=1)
         rows = np.flatnonzero(usable & (share <= 1))
-        value = self.saves[order[rows]] / (np.maximum(share[rows], 1e-9) if most > 1 else 1.0)
+        room_share = np.maximum(share[rows], 1e-9) if most > 1 else 1.0
+        value = self.saves[order[rows]] / room_share
+        best_first = rows[np.argsort(-value, kind="stable")]
         members: list[int] = []
-        for row in rows[np.argsort(-value, kind="stable")].tolist():
-            going = self.limits.going[:, order[row]]
-            if (load[row] <= room).all() and (used + going <= self.limits.room).all():
-                members.append(row)
-                room = room - load[row]
-                used = used + going
+        for row in best_first.tolist():
             if len(members) == most:
                 break
+            if not (load[row] <= room).all():
+                continue
+            used_with_row = used + self.limits.going[:, order[row]]
+            if (used_with_row <= self.limits.room).all():
+                members.append(row)
+                room = room - load[row]
+                used = used_with_row
         return members
 
     def one(self, offer: int) -> Ints:
         """Return the purchase of one node of an offer."""
-        bought: Ints = np.zeros(len(self.offers), dtype=np.int64)
+        bought = self.no_purchase()
         bought[offer] = 1
+        return bought
+
+    def no_purchase(self) -> Ints:
+        """Return the purchase of no node."""
+        bought: Ints = np.zeros(len(self.offers), dtype=np.int64)
         return bought
 
     def holds(self, order: Sequence[int]) -> Bools:
         """Return which offers' nodes hold all pods of a candidate, by resources and
         constant predicates, [N,G]."""
         _, pods, need = self._classes(order)
-        enough = ((pods @ need)[:, None, :] <= self.market.room(need.shape[1])[None, :, :]).all(
-            axis=2
-        )
-        holds: Bools = enough & self._suited(order)
+        load = pods @ need
+        room = self.market.room(need.shape[1])
+        has_room = (load[:, None, :] <= room[None, :, :]).all(axis=2)
+        holds: Bools = has_room & self._suited(order)
         return holds
 
     def _suited(self, order: Sequence[int]) -> Bools:
@@ -337,8 +360,10 @@ class ConsolidationSearch:
         classes, pods, _ = self._classes(order)
         fits: Bools = np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_)
         fits = fits.reshape(len(classes), len(self.offers))
-        unsuited = ((pods > 0).astype(np.int64) @ (~fits).astype(np.int64)).astype(np.bool_)
-        suited: Bools = ~unsuited & ~self.barred[:, list(order)].T
+        has_pods = (pods > 0).astype(np.int64)
+        unfit_classes = has_pods @ (~fits).astype(np.int64)
+        barred = self.barred[:, list(order)].T
+        suited: Bools = (unfit_classes == 0) & ~barred
         return suited
 
     def _classes(self, order: Sequence[int]) -> tuple[list[int], Ints, Ints]:
@@ -351,36 +376,35 @@ class ConsolidationSearch:
             for cls, count in counts.items():
                 pods[row, at_class[cls]] = count
         columns = self.simulated.table.columns
-        need: Ints = np.array([columns.need(cls) for cls in classes], dtype=np.int64).reshape(
-            -1, len(columns.names)
-        )
-        return classes, pods, need
+        need = _integers([columns.need(cls) for cls in classes])
+        return classes, pods, need.reshape(-1, len(columns.names))
 
     def _programme(self) -> Iterator[Solution]:
         rounds, branches = self.effort
         searched = np.flatnonzero(self.saves > 0).tolist()
         if not 0 < len(searched) <= MOST_CANDIDATES:
             return
-        programme = Programme(
-            self._problem(searched), rounds=rounds, branches=branches, stop=self.over
-        )
-        best = 0
+        problem = self._problem(searched)
+        programme = Programme(problem, rounds=rounds, branches=branches, stop=self.over)
+        best_gain = 0
         for number in range(rounds):
             # The first proposal keeps room for other orders of the scheduler, the next ones
             # are as tight as possible.
-            proposal = programme.propose(robust=number == 0)
+            is_first = number == 0
+            proposal = programme.propose(robust=is_first)
             self.proven = programme.proven
-            if proposal is not None and proposal.gain > best and not self.over():
-                gone = [searched[at] for at in proposal.gone]
-                solution = self.verified(gone, np.array(proposal.bought, dtype=np.int64))
-                if solution is not None:
-                    best = max(best, solution.gain)
-                    yield solution
-                if solution is None or len(solution.gone) < len(gone):
-                    programme.cut(proposal)
-                elif number or best + 1 > programme.bound:
-                    break
-            elif number:
+            if proposal is None or proposal.gain <= best_gain or self.over():
+                if is_first:
+                    continue
+                break
+            gone = [searched[at] for at in proposal.gone]
+            solution = self.verified(gone, _integers(proposal.bought))
+            if solution is not None:
+                best_gain = max(best_gain, solution.gain)
+                yield solution
+            if solution is None or len(solution.gone) < len(gone):
+                programme.cut(proposal)
+            elif not is_first or best_gain + 1 > programme.bound:
                 break
         if programme.bound < np.inf:
             self.bound = programme.bound
@@ -398,22 +422,21 @@ class ConsolidationSearch:
         is_open = simulated.open[: simulated.real]
         staying = np.setdiff1d(np.flatnonzero(is_open), rows)
         places = [*rows, *staying.tolist()]
-        fits = np.array(
-            [simulated.static(cls)[places] & is_open[places] for cls in classes], dtype=np.bool_
-        ).T
+        fits = [simulated.static(cls)[places] & is_open[places] for cls in classes]
+        group_fits = [self.market.fits(cls) for cls in classes]
         return ConsolidationProblem(
             need=need,
-            extra=np.array([spare.get(cls, 0) for cls in classes], dtype=np.int64),
+            extra=_integers([spare.get(cls, 0) for cls in classes]),
             saves=self.saves[order],
             pods=pods,
             free=np.maximum(simulated.table.free[places], 0),
-            fits=fits.reshape(len(places), len(classes)),
+            fits=np.array(fits, dtype=np.bool_).T.reshape(len(places), len(classes)),
             price=self.cost,
             room=self.market.room(len(columns.names)),
-            group_fits=np.array(
-                [self.market.fits(cls) for cls in classes], dtype=np.bool_
-            ).T.reshape(len(self.offers), len(classes)),
-            most=np.array([offer.most for offer in self.offers], dtype=np.int64),
+            group_fits=np.array(group_fits, dtype=np.bool_).T.reshape(
+                len(self.offers), len(classes)
+            ),
+            most=_integers([offer.most for offer in self.offers]),
             going=self.limits.going[:, order],
             buying=self.limits.buying,
             limit=self.limits.room,
@@ -436,28 +459,28 @@ class ConsolidationSearch:
 
     def is_permitted(self, gone: Sequence[int], bought: Ints) -> bool:
         """Return whether nothing is bought that a node that goes bars."""
-        return not bool((self.barred[:, list(gone)].any(axis=1) & (bought > 0)).any())
+        is_barred = self.barred[:, list(gone)].any(axis=1)
+        return not bool((is_barred & (bought > 0)).any())
 
     def saves_enough(self, gone: Sequence[int], bought: Ints) -> bool:
         """Return whether a replacement saves the share minSavings of what goes."""
         price = int(self.price[list(gone)].sum())
-        cost = int(
-            sum(
-                offer.cost * count
-                for offer, count in zip(self.offers, bought.tolist(), strict=True)
-            )
-        )
-        return not cost or (price - cost) >= self.settings.min_savings * price - 1e-6
+        counts = zip(self.offers, bought.tolist(), strict=True)
+        cost = int(sum(offer.cost * count for offer, count in counts))
+        return not cost or not self._is_too_small(price, cost)
+
+    def _is_too_small(self, price: int, cost: int) -> bool:
+        needed_savings = self.settings.min_savings * price
+        return price - cost < needed_savings - 1e-6
 
     def verified(self, gone: Sequence[int], bought: Ints) -> Solution | None:
         """Return the set, without the nodes whose pods lack a place, if it brings
         a gain within all limits."""
         gone = sorted(gone)
         key = tuple(gone), tuple(bought.tolist())
-        if key in self._verified:
-            return self._verified[key]
-        solution = self._verified[key] = self._repaired(gone, bought)
-        return solution
+        if key not in self._verified:
+            self._verified[key] = self._repaired(gone, bought)
+        return self._verified[key]
 
     def _repaired(self, gone: list[int], bought: Ints) -> Solution | None:
         first = 0
@@ -482,18 +505,16 @@ class ConsolidationSearch:
         stay, as many as hold what found no place."""
         lacking = self.need_of(shortage.pods)
         order = sorted(gone, key=lambda at: (int(self.saves[at]), -at))
-        holding = [
-            at
-            for at in order
-            if not shortage.pods or any(c in self.trial.moving[at] for c in shortage.pods)
-        ]
+        moving = self.trial.moving
+        holding = [at for at in order if any(cls in moving[at] for cls in shortage.pods)]
+        table = self.simulated.table
         staying: set[int] = set()
         for at in holding or order:
             staying.add(at)
             self.shortages[at] = shortage
-            row = self.simulated.table.index[self.candidates[at].node.name]
-            own = self.need_of(self.trial.moving[at])
-            lacking = lacking - own - np.maximum(self.simulated.table.free[row], 0)
+            row = table.index[self.candidates[at].node.name]
+            free = np.maximum(table.free[row], 0)
+            lacking = lacking - self.need_of(moving[at]) - free
             if (lacking <= 0).all():
                 break
         return [at for at in gone if at not in staying]
@@ -503,21 +524,14 @@ class ConsolidationSearch:
         or why it is not done. purchases: group -> nodes that are bought; cost: of
         purchases that exist already."""
         gone = list(range(len(self.candidates)))
-        bought: Ints = np.array(
-            [purchases.get(offer.group, 0) for offer in self.offers], dtype=np.int64
-        )
-        for group in sorted(purchases.keys() - {offer.group for offer in self.offers}):
-            blocked = self.market.blocked.get(group)
-            return (
-                blocked[1]
-                if blocked is not None
-                else Reason.of(ReasonCode.NO_PRICE, group=group, detail="")
-            )
+        bought = _integers([purchases.get(offer.group, 0) for offer in self.offers])
+        unoffered = purchases.keys() - {offer.group for offer in self.offers}
+        if unoffered:
+            return self._why_unoffered(min(unoffered))
         used: Ints = np.zeros(len(self.limits.room), dtype=np.int64)
         for at in gone:
-            refusal = self.limits.refusal(
-                used, at, bought if at == gone[-1] else np.zeros_like(bought)
-            )
+            bought_with_node = bought if at == gone[-1] else self.no_purchase()
+            refusal = self.limits.refusal(used, at, bought_with_node)
             if refusal is not None:
                 return refusal
             used = used + self.limits.going[:, at]
@@ -526,23 +540,33 @@ class ConsolidationSearch:
             return self.shortage_of(gone, result)
         paid = int(bought @ self.cost) if cost is None else cost
         price = int(self.price[gone].sum())
+        saves = price - paid
         gain = int(self.saves[gone].sum()) - paid
+        disruption = int(self.disruption[gone].sum())
         names = [candidate.node.name for candidate in self.candidates]
-        score, disruption = self.costs.score(price - paid, names), int(self.disruption[gone].sum())
-        if paid and price - paid < self.settings.min_savings * price - 1e-6:
-            saves = round((price - paid) / price, 6)
+        score = self.costs.score(saves, names)
+        if paid and self._is_too_small(price, paid):
+            share = round(saves / price, 6)
             return Reason.of(
-                ReasonCode.SAVINGS_TOO_SMALL, saves=saves, needs=self.settings.min_savings
+                ReasonCode.SAVINGS_TOO_SMALL, saves=share, needs=self.settings.min_savings
             )
         if gain < 0:
+            needed_score = float(CONTINUE) * self.costs.needed_score
             return Reason.of(
                 ReasonCode.NOT_WORTH_DISRUPTION,
-                saves=(price - paid) / MICRO,
+                saves=saves / MICRO,
                 disruption=disruption / MICRO,
                 score=round(score, 4),
-                needs=round(float(CONTINUE) * self.costs.needed_score, 4),
+                needs=round(needed_score, 4),
             )
         return Solution(tuple(gone), tuple(bought.tolist()), gain, disruption, result)
+
+    def _why_unoffered(self, group: str) -> Reason:
+        blocked = self.market.blocked.get(group)
+        if blocked is None:
+            return Reason.of(ReasonCode.NO_PRICE, group=group, detail="")
+        _, reason = blocked
+        return reason
 
     def shortage_of(self, gone: Sequence[int], shortage: Shortage) -> Reason:
         """Return why a set finds no places, with the first pod."""
@@ -554,3 +578,7 @@ class ConsolidationSearch:
             return Reason.of(ReasonCode.NOT_ROBUST, pod=pod, order=ORDERS[shortage.failing].text)
         what = "no node that stays or is bought takes it"
         return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pod, what=what)
+
+
+def _integers(values: Sequence[int] | Sequence[Ints]) -> Ints:
+    return np.array(values, dtype=np.int64)

@@ -7,7 +7,8 @@ node, and all the new nodes that they share, are one replacement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,49 +29,64 @@ def moves_of(
     Left out is what does not bring a gain or save enough by itself, and what has a place only while
     there are purchases of other moves."""
     current: Solution | None = solution
-    for _ in range(len(solution.gone) + sum(solution.bought) + 1):
+    most_rounds = len(solution.gone) + sum(solution.bought) + 1
+    for _ in range(most_rounds):
         if current is None:
             break
-        parts = [part for part in _independent(search, current) if _is_worth(search, *part)]
-        gone = tuple(sorted(at for members, _ in parts for at in members))
-        bought = sum(
-            (extra for _, extra in parts), start=np.zeros(len(search.offers), dtype=np.int64)
-        )
-        if (gone, tuple(bought.tolist())) == (current.gone, current.bought):
+        parts = [part for part in _independent(search, current) if _is_worth(search, part)]
+        gone = tuple(sorted(at for part in parts for at in part.gone))
+        bought = _all_bought(search, parts)
+        if gone == current.gone and tuple(bought.tolist()) == current.bought:
             destinations = destinations_of(search, current)
-            return [
-                judged_move(search, members, extra, destinations) for members, extra in parts
-            ], current
+            moves = [judged_move(search, part.gone, part.bought, destinations) for part in parts]
+            return moves, current
         current = search.verified(gone, bought)
     return [], None
 
 
-Part = tuple[tuple[int, ...], Ints]
-"""The nodes of a move, and what it buys of each offer."""
+class Part(NamedTuple):
+    """The nodes of a move, and what it buys of each offer."""
+
+    gone: tuple[int, ...]
+    bought: Ints
+
+    @property
+    def buys(self) -> bool:
+        """Return whether it buys any node."""
+        return bool(self.bought.any())
+
+
+def _all_bought(search: ConsolidationSearch, parts: Iterable[Part]) -> Ints:
+    return sum((part.bought for part in parts), start=search.no_purchase())
 
 
 def _independent(search: ConsolidationSearch, solution: Solution) -> list[Part]:
     """Return the parts of a set. Nodes that need no purchase in the first order but do in another
     one would begin before it is there: they are one replacement with what the first order does not
     buy for others, or with a few others."""
-    parts, total = _parts(search, solution), np.array(solution.bought, dtype=np.int64)
+    parts = _parts(search, solution)
+    total: Ints = np.array(solution.bought, dtype=np.int64)
     if not total.any():
         return parts
-    direct = [at for gone, bought in parts if not bought.any() for at in gone]
-    alone = search.verified(direct, np.zeros(len(search.offers), dtype=np.int64))
-    lost = set(direct) - set(alone.gone if alone is not None else ())
-    if not lost:
+    direct = [at for part in parts if not part.buys for at in part.gone]
+    alone = search.verified(direct, search.no_purchase())
+    gone_alone = alone.gone if alone is not None else ()
+    dependent = set(direct).difference(gone_alone)
+    if not dependent:
         return parts
-    bought: Ints = total - sum((bought for _, bought in parts), start=np.zeros_like(total))
-    members, parts = sorted(lost), [part for part in parts if not lost.intersection(part[0])]
-    if not bought.any():
-        buying = [part for part in parts if part[1].any()]
-        members = sorted([*members, *(at for gone, _ in buying for at in gone)])
+    spare: Ints = total - _all_bought(search, parts)
+    parts = [part for part in parts if dependent.isdisjoint(part.gone)]
+    members = sorted(dependent)
+    bought = spare
+    if not spare.any():
+        buying = [part for part in parts if part.buys]
+        members = sorted([*members, *(at for part in buying for at in part.gone)])
         if not buying or len(members) > MOST_JOINED:
             return parts
-        bought = sum((extra for _, extra in buying), start=bought)
-        parts = [part for part in parts if not part[1].any()]
-    return sorted([*parts, (tuple(members), bought)], key=lambda part: part[0])
+        bought = _all_bought(search, buying)
+        parts = [part for part in parts if not part.buys]
+    joined = Part(tuple(members), bought)
+    return sorted([*parts, joined], key=lambda part: part.gone)
 
 
 def judged_move(
@@ -84,20 +100,20 @@ def judged_move(
     purchases that exist already."""
     names = [search.candidates[at].node.name for at in gone]
     price = int(search.price[list(gone)].sum())
-    purchases = {
-        offer.group: int(count)
-        for offer, count in zip(search.offers, bought.tolist(), strict=True)
-        if count
-    }
-    prices = {offer.group: offer.cost for offer in search.offers if offer.group in purchases}
-    paid = (
-        sum(prices[group] * count for group, count in purchases.items()) if cost is None else cost
-    )
-    overlap = sum(
-        (offer.price - offer.cost) * int(count)
-        for offer, count in zip(search.offers, bought, strict=True)
-    )
-    idle = sum(search.costs.nodes[name].idle for name in names)
+    disruption = int(search.disruption[list(gone)].sum())
+    purchases: dict[str, int] = {}
+    prices: dict[str, int] = {}
+    once = sum(search.costs.nodes[name].idle for name in names)
+    price_of_purchases = 0
+    for offer, count in zip(search.offers, bought.tolist(), strict=True):
+        if not count:
+            continue
+        purchases[offer.group] = count
+        prices[offer.group] = offer.cost
+        price_of_purchases += offer.cost * count
+        if cost is None:
+            once += (offer.price - offer.cost) * count
+    paid = price_of_purchases if cost is None else cost
     pools = {search.costs.nodes[name].pool for name in names}
     return JudgedMove(
         removals=tuple(_removal(search, at, destinations.get(at, {})) for at in gone),
@@ -105,11 +121,11 @@ def judged_move(
         prices=prices,
         price=price,
         cost=paid,
-        disruption=int(search.disruption[list(gone)].sum()) / 1_000_000,
+        disruption=disruption / 1_000_000,
         disruption_price=sum(search.costs.disruption_price(name) for name in names),
         score=search.costs.score(price - paid, names),
         pool=pools.pop() if len(pools) == 1 else "",
-        once=idle + (overlap if cost is None else 0),
+        once=once,
     )
 
 
@@ -117,33 +133,38 @@ def _removal(
     search: ConsolidationSearch, at: int, destinations: dict[str, str]
 ) -> SimulatedRemoval:
     candidate = search.candidates[at]
-    risky = any(
-        search.removal_limits.pdbs.left(name) < count for name, count in candidate.used.items()
-    )
+    left = search.removal_limits.pdbs.left
+    risky = any(left(budget) < count for budget, count in candidate.used.items())
     evict = tuple(pod.key for pod in candidate.pods)
     return SimulatedRemoval(
         candidate.node, candidate.group, evict, destinations, candidate.waits_for, risky
     )
 
 
-def _is_worth(search: ConsolidationSearch, gone: Sequence[int], bought: Ints) -> bool:
-    splits = int(bought.sum()) > len(gone) and not search.settings.split_nodes
-    return search.gain(gone, bought) > 0 and search.saves_enough(gone, bought) and not splits
+def _is_worth(search: ConsolidationSearch, part: Part) -> bool:
+    if search.gain(part.gone, part.bought) <= 0:
+        return False
+    if not search.saves_enough(part.gone, part.bought):
+        return False
+    splits_nodes = int(part.bought.sum()) > len(part.gone)
+    return search.settings.split_nodes or not splits_nodes
 
 
 def destinations_of(search: ConsolidationSearch, solution: Solution) -> dict[int, dict[str, str]]:
     """Return candidate -> pod -> the name of its new node, in the first order."""
-    rows = _rows(search, solution)
     nodes = search.simulated.table.nodes
-    counters: dict[str, int] = {}
-    names: dict[int, str] = {}
+    new_nodes: dict[str, int] = {}
+    new_names: dict[int, str] = {}
     for row, group in sorted(solution.places.new_rows.items()):
-        counters[group] = counters.get(group, 0) + 1
-        names[row] = f"{group}/{counters[group]}"
-    return {
-        at: {pod: names[row] if row in names else nodes[row].name for pod, row in pods.items()}
-        for at, pods in rows.items()
-    }
+        number = new_nodes.get(group, 0) + 1
+        new_nodes[group] = number
+        new_names[row] = f"{group}/{number}"
+
+    def name(row: int) -> str:
+        return new_names[row] if row in new_names else nodes[row].name
+
+    rows = _rows(search, solution)
+    return {at: {pod: name(row) for pod, row in pods.items()} for at, pods in rows.items()}
 
 
 def _rows(search: ConsolidationSearch, solution: Solution) -> dict[int, dict[str, int]]:
@@ -155,41 +176,41 @@ def _rows(search: ConsolidationSearch, solution: Solution) -> dict[int, dict[str
             if not pod.deleted:
                 waiting.setdefault(pod.cls, []).append((at, pod.key))
     rows: dict[int, dict[str, int]] = {at: {} for at in solution.gone}
-    taken: dict[int, int] = {}
+    placed: dict[int, int] = {}
     for cls, row, count in solution.places.placed:
-        start = taken.get(cls, 0)
-        taken[cls] = start + count
-        for at, key in waiting.get(cls, [])[start : start + count]:
+        start = placed.get(cls, 0)
+        end = start + count
+        placed[cls] = end
+        for at, key in waiting.get(cls, [])[start:end]:
             rows[at][key] = row
     return rows
 
 
 def _parts(search: ConsolidationSearch, solution: Solution) -> list[Part]:
     """Return the nodes and the purchases of each move."""
-    new_rows, rows = solution.places.new_rows, _rows(search, solution)
-    leader: dict[int, int] = {}  # new row -> the first candidate that uses it, by union
+    new_rows = solution.places.new_rows
+    rows = _rows(search, solution)
+    first_user: dict[int, int] = {}  # new row -> the first candidate that uses it
     parent = {at: at for at in solution.gone}
 
-    def find(at: int) -> int:
+    def root(at: int) -> int:
         while parent[at] != at:
             at = parent[at]
         return at
 
     for at in solution.gone:
-        for row in sorted({row for row in rows[at].values() if row in new_rows}):
-            if row in leader:
-                first, second = sorted((find(leader[row]), find(at)))
-                parent[second] = first
-            else:
-                leader[row] = at
+        for row in sorted(new_rows.keys() & rows[at].values()):
+            other = first_user.setdefault(row, at)
+            first, second = sorted((root(other), root(at)))
+            parent[second] = first
     offer_of = {offer.group: index for index, offer in enumerate(search.offers)}
-    bought: dict[int, Ints] = {}
-    for row, group in new_rows.items():
-        if row in leader:
-            own = bought.setdefault(find(leader[row]), np.zeros(len(search.offers), dtype=np.int64))
-            own[offer_of[group]] += 1
-    none: Ints = np.zeros(len(search.offers), dtype=np.int64)
     members: dict[int, list[int]] = {}
+    bought: dict[int, Ints] = {}
     for at in solution.gone:
-        members.setdefault(find(at), []).append(at)
-    return [(tuple(gone), bought.get(first, none)) for first, gone in sorted(members.items())]
+        first = root(at)
+        members.setdefault(first, []).append(at)
+        bought.setdefault(first, search.no_purchase())
+    for row, group in new_rows.items():
+        if row in first_user:
+            bought[root(first_user[row])][offer_of[group]] += 1
+    return [Part(tuple(gone), bought[first]) for first, gone in sorted(members.items())]

@@ -90,9 +90,9 @@ class Explanation:
             return Reason.of(
                 ReasonCode.OTHER_MOVE_BETTER, move=first, gain=self._solution.gain / MICRO
             )
-        return Reason.of(
-            ReasonCode.SEARCH_LIMIT, **({} if search.gap is None else {"gap": search.gap})
-        )
+        if search.gap is None:
+            return Reason.of(ReasonCode.SEARCH_LIMIT)
+        return Reason.of(ReasonCode.SEARCH_LIMIT, gap=search.gap)
 
     # --- the best move of one node
 
@@ -116,23 +116,26 @@ class Explanation:
         search = self._search
         options: dict[tuple[int, ...], int] = {}
         for pods in (dict(shortage.pods), search.trial.moving[at]):
-            need, least = search.need_of(pods), math.inf
-            for offer, purchasable in enumerate(search.offers):
-                fits = all(bool(search.market.fits(cls)[offer]) for cls in pods)
-                if (
-                    fits
-                    and not search.barred[offer, at]
-                    and bool((need <= purchasable.shape.free).all())
-                ):
-                    options[tuple(search.one(offer).tolist())] = purchasable.price
-                    least = min(least, purchasable.price)
-            if (
-                self._may_split(at, need)
-                and (split := self._best_split(at, pods, least)) is not None
-            ):
+            need = search.need_of(pods)
+            lowest_price = math.inf
+            for row, offer in enumerate(search.offers):
+                fits = all(bool(search.market.fits(cls)[row]) for cls in pods)
+                if fits and self._has_room(row, at, need):
+                    options[tuple(search.one(row).tolist())] = offer.price
+                    lowest_price = min(lowest_price, offer.price)
+            may_split = self._may_split(at, need)
+            split = self._best_split(at, pods, lowest_price) if may_split else None
+            if split is not None:
                 options[tuple(split.tolist())] = int(split @ search.cost)
         ordered = sorted(options, key=lambda bought: (options[bought], bought))
         return [np.array(bought, dtype=np.int64) for bought in ordered]
+
+    def _has_room(self, row: int, at: int, need: Ints) -> bool:
+        """Return whether a node of an offer may be bought for a candidate, and has this room."""
+        if self._search.barred[row, at]:
+            return False
+        has_room = need <= self._search.offers[row].shape.free
+        return bool(has_room.all())
 
     def _may_split(self, at: int, need: Ints) -> bool:
         """Return whether a mix of several new nodes could bring a gain: the cheapest price of what
@@ -140,17 +143,14 @@ class Explanation:
         search = self._search
         if not search.settings.split_nodes or not len(search.offers) or self._splits <= 0:
             return False
-        room = np.array(
-            [np.maximum(offer.shape.free, 0) for offer in search.offers], dtype=np.float64
-        )
+        rooms = [np.maximum(offer.shape.free, 0) for offer in search.offers]
+        room = np.array(rooms, dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(need > 0, need / room, 0.0)
-        least = float(
-            (np.where(np.isnan(shares), 0.0, shares) * search.cost[:, None])
-            .min(axis=0)
-            .max(initial=0.0)
-        )
-        if least >= search.saves[at]:
+        prices = np.where(np.isnan(shares), 0.0, shares) * search.cost[:, None]
+        price_by_resource = prices.min(axis=0)
+        lowest_price = float(price_by_resource.max(initial=0.0))
+        if lowest_price >= search.saves[at]:
             return False
         self._splits -= 1
         return True
@@ -159,7 +159,8 @@ class Explanation:
         """Return the cheapest mix of several new nodes for these pods; None where one
         new node is certainly cheaper, or a pod fits none. single: the lowest price of
         one that holds them all."""
-        if sum(pods.values()) < 2 or single < 2 * int(self._search.cost.min()):
+        price_of_two = 2 * int(self._search.cost.min())
+        if sum(pods.values()) < 2 or single < price_of_two:
             return None
         if not all(self._fits_any(at, cls) for cls, count in pods.items() if count):
             return None
@@ -171,43 +172,30 @@ class Explanation:
     def _fits_any(self, at: int, cls: int) -> bool:
         """Return whether a new node that may be bought for this candidate
         holds a pod of the class."""
-        search = self._search
-        need, fits = search.simulated.table.columns.need(cls), search.market.fits(cls)
-        return any(
-            bool(fits[row])
-            and not search.barred[row, at]
-            and bool((need <= offer.shape.free).all())
-            for row, offer in enumerate(search.offers)
-        )
+        need = self._search.simulated.table.columns.need(cls)
+        fitting = np.flatnonzero(self._search.market.fits(cls))
+        return any(self._has_room(row, at, need) for row in fitting.tolist())
 
     def _split(self, at: int, pods: dict[int, int]) -> Ints | None:
         """Return the cheapest mix of several new nodes for these pods."""
         # Most passes split no node, and the import is a large part of a cold start.
         from chalicelib.plan.scale_up.least_cost import Ask, Offer, solve
 
-        search, classes = self._search, sorted(pods)
-        offers = [
-            Offer(
-                offer.group,
-                offer.shape.free,
-                offer.price / MICRO,
-                0 if search.barred[row, at] else offer.most,
-            )
-            for row, offer in enumerate(search.offers)
-        ]
-        asks = [
-            Ask(
-                search.simulated.table.columns.need(cls),
-                pods[cls],
-                tuple(search.market.fits(cls).tolist()),
-                _UNLIMITED,
-            )
-            for cls in classes
-        ]
+        search = self._search
+        offers = []
+        for row, offer in enumerate(search.offers):
+            most = 0 if search.barred[row, at] else offer.most
+            offers.append(Offer(offer.group, offer.shape.free, offer.price / MICRO, most))
+        asks = []
+        for cls, count in sorted(pods.items()):
+            need = search.simulated.table.columns.need(cls)
+            fits = tuple(search.market.fits(cls).tolist())
+            asks.append(Ask(need, count, fits, _UNLIMITED))
         bought = solve(offers, asks, [], search.over)
-        if not bought or sum(sum(node.pods.values()) * node.nodes for node in bought) < sum(
-            pods.values()
-        ):
+        if not bought:
+            return None
+        placed_pods = sum(sum(node.pods.values()) * node.nodes for node in bought)
+        if placed_pods < sum(pods.values()):
             return None
         counts = self._none.copy()
         for node in bought:
@@ -219,10 +207,8 @@ class Explanation:
     def _refusal(self, at: int, bought: Ints) -> Reason | None:
         """Return which limit keeps a node beside what goes. A metric rule
         says what its rate would be."""
-        refusal, guard = (
-            self._search.limits.refusal(self._used, at, bought),
-            self._search.removal_limits.guard,
-        )
+        refusal = self._search.limits.refusal(self._used, at, bought)
+        guard = self._search.removal_limits.guard
         if refusal is None or guard is None or refusal.code is not ReasonCode.RULE_NEEDS_NODE:
             return refusal
         gone = [self._search.candidates[other].node for other in self._gone]
@@ -244,13 +230,15 @@ class Explanation:
 
     def _not_bought(self, at: int) -> Reason | None:
         """Return why a group that would be worth it is not bought."""
-        search, form = self._search, self._search.forms[at]
+        search = self._search
+        form = search.forms[at]
         for offer, why in search.market.blocked.values():
             if self._would_pay(at, offer):
                 return why
         for row, offer in enumerate(search.offers):
             if search.barred[row, at] and self._would_pay(at, offer, same_form=True):
-                if offer.form[-1] and form[-1] and offer.form != form:
+                both_are_spot = offer.form[-1] and form[-1]
+                if both_are_spot and offer.form != form:
                     return self._too_few_spot_groups(at)
                 return Reason.of(ReasonCode.SAME_SHAPE, group=offer.group)
         return None
@@ -262,13 +250,15 @@ class Explanation:
         if not same_form and search.is_barred(offer, at, search.forms[at]):
             return False
         need = search.need_of(search.trial.moving[at])
-        return bool((need <= offer.shape.free).all()) and search.saves[at] > offer.price
+        has_room = need <= offer.shape.free
+        return bool(has_room.all()) and search.saves[at] > offer.price
 
     def _too_few_spot_groups(self, at: int) -> Reason:
         search = self._search
         if not search.settings.spot_to_spot:
             return Reason.of(ReasonCode.SPOT_FLEXIBILITY)
-        cheaper = sum(offer.form[-1] and offer.price < search.price[at] for offer in search.offers)
+        spot_offers = (offer for offer in search.offers if offer.form[-1])
+        cheaper = sum(offer.price < search.price[at] for offer in spot_offers)
         return Reason.of(
             ReasonCode.SPOT_FLEXIBILITY, cheaper=cheaper, needs=search.settings.min_cheaper_groups
         )
@@ -279,29 +269,26 @@ class Explanation:
         if not search.buys:
             return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price, detail="buys nothing")
         holding = np.flatnonzero(search.holds([at])[0])
-        if len(holding):
-            return Reason.of(
-                ReasonCode.NO_CHEAPER_PLACE,
-                price=price,
-                best=int(search.cost[holding].min()) / MICRO,
-            )
-        return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price)
+        if not len(holding):
+            return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price)
+        lowest_price = int(search.cost[holding].min()) / MICRO
+        return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price, best=lowest_price)
 
     def _not_worth(self, gone: Sequence[int], bought: Ints) -> Reason:
         search = self._search
         price = int(search.price[list(gone)].sum())
         names = [search.candidates[at].node.name for at in gone]
-        saves = (
-            price - int(bought @ search.cost) - sum(search.costs.nodes[name].idle for name in names)
-        )
+        cost = int(bought @ search.cost)
+        idle = sum(search.costs.nodes[name].idle for name in names)
+        saves = price - cost - idle
         if saves <= 0:
-            return Reason.of(
-                ReasonCode.NO_CHEAPER_PLACE, price=price / MICRO, best=(price - saves) / MICRO
-            )
+            best = (price - saves) / MICRO
+            return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price / MICRO, best=best)
+        disruption = int(search.disruption[list(gone)].sum())
         return Reason.of(
             ReasonCode.NOT_WORTH_DISRUPTION,
             saves=saves / MICRO,
-            disruption=round(int(search.disruption[list(gone)].sum()) / MICRO, 6),
+            disruption=round(disruption / MICRO, 6),
             score=round(search.costs.score(saves, names), 4),
             needs=round(search.costs.needed_score, 4),
         )
@@ -309,31 +296,28 @@ class Explanation:
     def _savings_too_small(self, at: int, bought: Ints) -> Reason:
         search = self._search
         price = int(search.price[at])
-        cost = sum(
-            offer.cost * count for offer, count in zip(search.offers, bought.tolist(), strict=True)
-        )
+        counts = zip(search.offers, bought.tolist(), strict=True)
+        cost = sum(offer.cost * count for offer, count in counts)
+        share = round((price - cost) / price, 6)
         return Reason.of(
-            ReasonCode.SAVINGS_TOO_SMALL,
-            saves=round((price - cost) / price, 6),
-            needs=search.settings.min_savings,
+            ReasonCode.SAVINGS_TOO_SMALL, saves=share, needs=search.settings.min_savings
         )
 
     def _unsettled(self, at: int, bought: Ints) -> Reason | None:
         """Return the price that would have to settle for the move to bring a gain."""
         search = self._search
-        name = search.candidates[at].node.name
-        waiting = [
-            offer
-            for offer, count in zip(search.offers, bought.tolist(), strict=True)
-            if count and offer.settled_at
-        ]
-        node = search.costs.nodes[name]
-        cheaper = sum((offer.price - offer.cost) + offer.now for offer in waiting)
-        dearer = sum(offer.price for offer in waiting)
-        present = search.gain([at], bought) + dearer - cheaper + node.now - node.price
-        if present <= 0 or not waiting:
+        counts = zip(search.offers, bought.tolist(), strict=True)
+        bought_offers = [offer for offer, count in counts if count]
+        unsettled = [offer for offer in bought_offers if offer.settled_at]
+        if not unsettled:
             return None
-        last = max(waiting, key=lambda offer: offer.settled_at)
+        node = search.costs.nodes[search.candidates[at].node.name]
+        rise_of_node = node.now - node.price
+        fall_of_offers = sum(offer.cost - offer.now for offer in unsettled)
+        present_gain = search.gain([at], bought) + fall_of_offers + rise_of_node
+        if present_gain <= 0:
+            return None
+        last = max(unsettled, key=lambda offer: offer.settled_at)
         return Reason.of(ReasonCode.PRICE_UNSETTLED, group=last.group, until=last.settled_at)
 
 
@@ -348,14 +332,13 @@ def shortage_reason(
     pods = [pod for pod in candidate.pods if pod.cls in shortage.pods]
     if not pods:
         return None
+    first = pods[0]
     if shortage.failing != 0:
-        return Reason.of(
-            ReasonCode.NOT_ROBUST, pod=pods[0].key, order=ORDERS[shortage.failing].text
-        )
-    simulated = search.simulated
-    if simulated.is_independent(pods[0].cls):
+        order = ORDERS[shortage.failing].text
+        return Reason.of(ReasonCode.NOT_ROBUST, pod=first.key, order=order)
+    if search.simulated.is_independent(first.cls):
         return None
-    counts, nodes = search.trial.tally(at, pods[0].cls)
+    counts, nodes = search.trial.tally(at, first.cls)
     words = ", ".join(f"{count} {text(reason)}" for reason, count in counts)
     what = f"0/{nodes} nodes: {words}" if words else "the last room went to other pods"
-    return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pods[0].key, what=what)
+    return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=first.key, what=what)

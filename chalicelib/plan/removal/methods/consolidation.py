@@ -88,14 +88,16 @@ class _Pass:
         removed: Sequence[Removal],
         nodes: Mapping[str, NodeMemory],
     ) -> None:
-        self.context, self.state, self.simulated = context, context.state, context.simulated
-        self.removal_limits, self.settings = (
-            context.removal_limits,
-            context.state.policy.consolidation,
-        )
-        self.removed, self.nodes = removed, nodes
+        self.context = context
+        self.state = context.state
+        self.simulated = context.simulated
+        self.removal_limits = context.removal_limits
+        self.settings = context.state.policy.consolidation
+        self.removed = removed
+        self.nodes = nodes
         self.acts = self.state.policy.consolidation.mode is not ConsolidationMode.SHADOW
-        self.costs, self.quiet = Costs(self.state), QuietTimes(self.state)
+        self.costs = Costs(self.state)
+        self.quiet = QuietTimes(self.state)
         self.moves_today = OwnerMoves(self.state)
         self.reservation = context.reservation or Reservation(self.state, self.simulated)
         self.eligibility = Eligibility(self.state, self.costs, self.quiet, self._reasons_of_rows())
@@ -106,25 +108,24 @@ class _Pass:
     def result(self) -> ConsolidationResult:
         """Search, begin what is confirmed, and report."""
         memory = self._searched(self._candidates())
-        direct = [move for move in self.moves if not move.purchases]
-        commands = self._removals(direct) if self.acts else ()
-        advanced = self._advance([move for move in self.moves if move.purchases])
+        direct_moves = [move for move in self.moves if not move.purchases]
+        buying_moves = [move for move in self.moves if move.purchases]
+        direct_commands = self._removals(direct_moves) if self.acts else ()
+        advanced = self._advance(buying_moves)
         self.verdicts |= advanced.verdicts
-        commands = (*commands, *advanced.commands)
-        going = [
-            *self.removed,
-            *(removal for command in commands for removal in command.candidates),
-        ]
-        wanted = {move.nodes[0] for move in direct} if self.acts else set()
+        commands = (*direct_commands, *advanced.commands)
+        own_removals = [removal for command in commands for removal in command.candidates]
+        moves_of_the_day = self._moves_of_the_day([*self.removed, *own_removals])
+        proposed_nodes = {move.nodes[0] for move in direct_moves} if self.acts else set()
         return ConsolidationResult(
             commands=commands,
             report=self._report(commands, advanced),
             replacements=advanced.rows,
             memory=msgspec.structs.replace(
-                memory, moves=self._moves_of_the_day(going), prices=self.costs.history
+                memory, moves=moves_of_the_day, prices=self.costs.history
             ),
-            nodes=self._node_memory(wanted),
-            tainted=softly_tainted(advanced.rows.values()) | wanted,
+            nodes=self._node_memory(proposed_nodes),
+            tainted=softly_tainted(advanced.rows.values()) | proposed_nodes,
         )
 
     # --- candidates
@@ -139,25 +140,25 @@ class _Pass:
             may_buy=True,
         )
         self.verdicts |= {name: verdict.reason for name, verdict in verdicts.items()}
-        gone, held = {removal.node for removal in self.removed}, self._held_pools()
+        removed_nodes = {removal.node for removal in self.removed}
+        resting_pools = self._resting_pools()
         candidates = []
         for candidate in sorted(eligible, key=lambda candidate: candidate.node.name):
-            name = candidate.node.name
-            if name in gone:
+            node = candidate.node
+            if node.name in removed_nodes:
                 continue
             evict = tuple(pod.key for pod in candidate.pods)
-            removal = SimulatedRemoval(
-                candidate.node, candidate.group, evict, {}, candidate.waits_for
-            )
+            removal = SimulatedRemoval(node, candidate.group, evict, {}, candidate.waits_for)
+            pool = pool_id(self.state.groups[candidate.group].group)
             reason = (
                 self.removal_limits.standing_refusal(removal)
-                or held.get(pool_id(self.state.groups[candidate.group].group))
+                or resting_pools.get(pool)
                 or self.eligibility.blocked_candidate(candidate, self.moves_today)
             )
             if reason is None:
                 candidates.append(candidate)
             else:
-                self.verdicts[name] = reason
+                self.verdicts[node.name] = reason
         return candidates
 
     def _reasons_of_rows(self) -> dict[str, Reason]:
@@ -165,54 +166,56 @@ class _Pass:
         reasons: dict[str, Reason] = {}
         for row in self.reservation.rows.values():
             if row.state is not ReplacementState.FAILED:
-                reasons |= dict.fromkeys(
-                    (*row.nodes, *row.new_nodes), Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id)
-                )
+                own_nodes = (*row.nodes, *row.new_nodes)
+                in_replacement = Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id)
+                reasons |= dict.fromkeys(own_nodes, in_replacement)
             elif row.until > self.state.now:
                 detail = sentence(row.why) if row.why is not None else ""
                 failed = Reason.of(ReasonCode.REPLACEMENT_FAILED, until=row.until, detail=detail)
                 reasons |= dict.fromkeys(row.nodes, failed)
         return reasons
 
-    def _held_pools(self) -> dict[str, Reason]:
+    def _resting_pools(self) -> dict[str, Reason]:
         """Return the pools that are left alone in this pass: one of their groups grows, or
         a pending pod fits there."""
-        held: dict[str, Reason] = {}
-        waiting: dict[int, str] = {}
+        resting: dict[str, Reason] = {}
+        pending: dict[int, str] = {}
         for pod in self.state.occupancy.waiting():
             if pod.scheduled_reason == "Unschedulable" and not pod.deleted:
-                waiting.setdefault(pod.cls, pod.key)
-        own = {
-            purchase.operation
-            for row in self.reservation.rows.values()
-            for purchase in row.purchases
-        }
-        growing = {
-            operation.spec.group
-            for operation in self.state.memory.operations
-            if operation.is_open
-            and operation.spec.kind is OperationKind.SCALE_UP
-            and operation.spec.id not in own
-        }
+                pending.setdefault(pod.cls, pod.key)
+        growing = self._growing_groups()
         for name, group in sorted(self.state.groups.items()):
             pool = pool_id(group.group)
             if name in growing or name in self.removal_limits.grown:
-                held[pool] = Reason.of(ReasonCode.GROUP_GROWING)
-            elif pool not in held and (key := self._pod_for(group, waiting)):
-                held[pool] = Reason.of(ReasonCode.PROMISED, pod=key)
-        return held
+                resting[pool] = Reason.of(ReasonCode.GROUP_GROWING)
+                continue
+            pod_key = "" if pool in resting else self._pod_for(group, pending)
+            if pod_key:
+                resting[pool] = Reason.of(ReasonCode.PROMISED, pod=pod_key)
+        return resting
 
-    def _pod_for(self, group: NodeGroupState, waiting: Mapping[int, str]) -> str:
+    def _growing_groups(self) -> set[str]:
+        """Return the groups with an open scale-up that is not part of a replacement."""
+        rows = self.reservation.rows.values()
+        purchases = {purchase.operation for row in rows for purchase in row.purchases}
+        open_specs = (
+            operation.spec for operation in self.state.memory.operations if operation.is_open
+        )
+        scale_ups = (spec for spec in open_specs if spec.kind is OperationKind.SCALE_UP)
+        return {spec.group for spec in scale_ups if spec.id not in purchases}
+
+    def _pod_for(self, group: NodeGroupState, pending: Mapping[int, str]) -> str:
         """Return a pending pod that a node of the group could take if it
         were empty, "" without one."""
         table = self.simulated.table
         row = table.index.get(group.nodes[0].name) if group.nodes else None
         if row is None:
             return ""
-        for cls, key in sorted(waiting.items()):
-            if self.simulated.static(cls)[row] and bool(
-                (table.allocatable[row] >= table.columns.need(cls)).all()
-            ):
+        for cls, key in sorted(pending.items()):
+            if not self.simulated.static(cls)[row]:
+                continue
+            has_amounts = table.allocatable[row] >= table.columns.need(cls)
+            if has_amounts.all():
                 return key
         return ""
 
@@ -221,11 +224,13 @@ class _Pass:
     def _searched(self, candidates: Sequence[Candidate]) -> ConsolidationMemory:
         """Search, unless the same search has just found nothing; returns the next memory."""
         before = self.state.memory.consolidation
+        without_search = msgspec.structs.replace(before, digest="", searched_at=0.0, reasons={})
         if not candidates:
-            return msgspec.structs.replace(before, digest="", searched_at=0.0, reasons={})
+            return without_search
         search = self._search(candidates, self._wanted(), buys=True)
         digest = self._digest(candidates, search.limits)
-        if before.digest == digest and 0 <= self.state.now - before.searched_at < REPEAT_AFTER:
+        is_recent = 0 <= self.state.now - before.searched_at < REPEAT_AFTER
+        if is_recent and before.digest == digest:
             names = before.reasons.keys() & {candidate.node.name for candidate in candidates}
             self.verdicts |= {name: before.reasons[name] for name in names}
             return before
@@ -239,25 +244,24 @@ class _Pass:
         reasons = Explanation(search, solution).reasons()
         self.verdicts |= reasons
         if self.moves or self.context.over():  # a search that was cut off has not found nothing
-            return msgspec.structs.replace(before, digest="", searched_at=0.0, reasons={})
-        known = dict(sorted(reasons.items())[:MOST_REASONS])
+            return without_search
+        first_reasons = dict(sorted(reasons.items())[:MOST_REASONS])
         return msgspec.structs.replace(
-            before, digest=digest, searched_at=self.state.now, reasons=known
+            before, digest=digest, searched_at=self.state.now, reasons=first_reasons
         )
 
     def _search(
         self, candidates: Sequence[Candidate], wanted: frozenset[str], *, buys: bool
     ) -> ConsolidationSearch:
         """Return a search among these candidates. buys: whether it may buy at all."""
-        buys = buys and self.state.policy.consolidation.mode in {
+        mode_buys = self.state.policy.consolidation.mode in {
             ConsolidationMode.FULL,
             ConsolidationMode.SHADOW,
         }
-        named = self.eligibility.named if buys else frozenset()
-        refused = Reason.of(ReasonCode.GROUP_GROWING) if self.removal_limits.grown else None
-        market = Market(self.state, self.simulated, self.costs, named, refused)
+        groups = self.eligibility.named if buys and mode_buys else frozenset()
+        refusal = Reason.of(ReasonCode.GROUP_GROWING) if self.removal_limits.grown else None
+        market = Market(self.state, self.simulated, self.costs, groups, refusal)
         limits = limits_of(self.state, self.removal_limits, candidates, market.offers)
-        over = self.context.over
         return ConsolidationSearch(
             self.state,
             self.simulated,
@@ -267,14 +271,13 @@ class _Pass:
             market,
             limits,
             wanted,
-            over,
+            self.context.over,
         )
 
     def _wanted(self) -> frozenset[str]:
         """Return the nodes that the last pass wanted, too."""
-        return frozenset(
-            name for name, node in self.state.memory.nodes.items() if node.wanted_since
-        )
+        nodes = self.state.memory.nodes
+        return frozenset(name for name, node in nodes.items() if node.wanted_since)
 
     def _digest(self, candidates: Sequence[Candidate], limits: Limits) -> str:
         """Return a fingerprint of all that a search depends on."""
@@ -289,52 +292,49 @@ class _Pass:
             )
             for name, group in sorted(self.state.groups.items())
         ]
-        nodes = [
-            (
-                name,
-                self.quiet.memory_of(node)[0],
-                self.costs.nodes[name].price if name in self.costs.nodes else 0,
-            )
-            for node in sorted(self.state.snapshot.nodes, key=lambda node: node.name)
-            for name in (node.name,)
-        ]
+        nodes = []
+        for node in sorted(self.state.snapshot.nodes, key=lambda node: node.name):
+            pods, _ = self.quiet.memory_of(node)
+            cost = self.costs.nodes.get(node.name)
+            nodes.append((node.name, pods, cost.price if cost is not None else 0))
         names = [candidate.node.name for candidate in candidates]
         content = [self.settings, groups, nodes, names, limits.room.tolist(), self.simulated.real]
-        content += [sorted(self.costs.recommended)] if self.costs.recommended else []
-        return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:20]
+        if self.costs.recommended:
+            content.append(sorted(self.costs.recommended))
+        encoded = msgspec.json.encode(content, order="deterministic")
+        return hashlib.sha256(encoded).hexdigest()[:20]
 
     # --- moves into room that exists
 
     def _removals(self, moves: Sequence[JudgedMove]) -> tuple[DisruptionCommand, ...]:
         """Return the removals of nodes that were wanted long enough, as far
         as the budgets have room."""
-        chosen, refused = self.removal_limits.draw(
-            [move.removals[0] for move in moves], self._unconfirmed, DisruptionReason.CONSOLIDATION
+        proposals = [move.removals[0] for move in moves]
+        allowed, refusals = self.removal_limits.draw(
+            proposals, self._unconfirmed, DisruptionReason.CONSOLIDATION
         )
-        self.verdicts |= refused
-        removals = tuple(_removal(removal) for removal in chosen)
-        return (DisruptionCommand(DisruptionReason.CONSOLIDATION, removals),) if removals else ()
+        self.verdicts |= refusals
+        if not allowed:
+            return ()
+        removals = tuple(_removal(removal) for removal in allowed)
+        return (DisruptionCommand(DisruptionReason.CONSOLIDATION, removals),)
 
     def _unconfirmed(self, removal: SimulatedRemoval) -> Reason | None:
         since = self._wanted_since(removal.node.name)
         needs = self.settings.confirm_after
-        return (
-            Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs)
-            if self.state.now - since < needs
-            else None
-        )
+        if self.state.now - since >= needs:
+            return None
+        return Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs)
 
     def _wanted_since(self, name: str) -> float:
         before = self.state.memory.nodes.get(name)
-        return (
-            min(before.wanted_since, self.state.now)
-            if before and before.wanted_since
-            else self.state.now
-        )
+        since = before.wanted_since if before else 0.0
+        return min(since or self.state.now, self.state.now)
 
     # --- moves that buy
 
     def _advance(self, proposals: Sequence[JudgedMove]) -> Advance:
+        may_buy = self.state.policy.consolidation.mode is ConsolidationMode.FULL
         return advance(
             self.state,
             self.simulated,
@@ -342,9 +342,7 @@ class _Pass:
             judge=self._judge,
             confirm=self._confirm,
             reservation=self.reservation,
-            proposals=proposals
-            if self.state.policy.consolidation.mode is ConsolidationMode.FULL
-            else (),
+            proposals=proposals if may_buy else (),
         )
 
     def _judge(self, names: Sequence[str], cost: int) -> JudgedMove | Reason:
@@ -353,11 +351,8 @@ class _Pass:
 
     def _confirm(self, replacement: Replacement) -> JudgedMove | Reason:
         """Judge a move whose purchases do not exist yet."""
-        return self._judged(
-            replacement.nodes,
-            {purchase.group: purchase.nodes for purchase in replacement.purchases},
-            None,
-        )
+        purchases = {purchase.group: purchase.nodes for purchase in replacement.purchases}
+        return self._judged(replacement.nodes, purchases, None)
 
     def _judged(
         self, names: Sequence[str], purchases: Mapping[str, int], cost: int | None
@@ -376,7 +371,8 @@ class _Pass:
         if isinstance(solution, Reason):
             return solution
         bought = np.array(solution.bought, dtype=np.int64)
-        return judged_move(search, solution.gone, bought, destinations_of(search, solution), cost)
+        destinations = destinations_of(search, solution)
+        return judged_move(search, solution.gone, bought, destinations, cost)
 
     def _row_candidate(self, name: str, checker: DrainabilityChecker) -> Candidate | Reason:
         """Return a node of a replacement as a candidate, or why it stays."""
@@ -384,17 +380,16 @@ class _Pass:
         if at is None or name not in self.simulated.table.index:
             return Reason.of(ReasonCode.UNEXPECTED, detail=f"node {name} is gone")
         if name not in self.costs.nodes:
-            return Reason.of(
-                ReasonCode.NO_PRICE, group=self.state.group_of.get(name, ""), detail=""
-            )
+            group = self.state.group_of.get(name, "")
+            return Reason.of(ReasonCode.NO_PRICE, group=group, detail="")
         node = self.state.snapshot.nodes[at]
         candidate = checker.of(node)
         reason = protection(node, self.state)
+        if reason is not None:
+            return reason
         if not isinstance(candidate, Candidate):
-            return reason or candidate.reason
-        return (
-            reason or self.eligibility.blocked_candidate(candidate, self.moves_today) or candidate
-        )
+            return candidate.reason
+        return self.eligibility.blocked_candidate(candidate, self.moves_today) or candidate
 
     # --- the next memory, and the report
 
@@ -404,11 +399,10 @@ class _Pass:
         memory: dict[str, NodeMemory] = {}
         for node in self.state.snapshot.nodes:
             pods, since = self.quiet.memory_of(node)
+            before = self.nodes.get(node.name, NodeMemory())
+            wanted_since = self._wanted_since(node.name) if node.name in wanted else 0.0
             memory[node.name] = msgspec.structs.replace(
-                self.nodes.get(node.name, NodeMemory()),
-                pods=pods,
-                pods_since=since,
-                wanted_since=self._wanted_since(node.name) if node.name in wanted else 0.0,
+                before, pods=pods, pods_since=since, wanted_since=wanted_since
             )
         return memory
 
@@ -416,22 +410,24 @@ class _Pass:
         self, removals: Iterable[Removal]
     ) -> dict[str, tuple[tuple[float, int], ...]]:
         """Return the moves of each owner's pods within a day, with those of this pass."""
-        now, pods = self.state.now, dict[str, int]()
+        now = self.state.now
+        moved_pods: dict[str, int] = {}
         for removal in removals:
-            evicted = frozenset(removal.evict)
-            for pod in self.state.occupancy.on(removal.node) if evicted else ():
+            evict = frozenset(removal.evict)
+            for pod in self.state.occupancy.on(removal.node) if evict else ():
                 owner = owner_of(self.state.snapshot.classes[pod.cls])
-                if owner and pod.key in evicted:
-                    pods[owner] = pods.get(owner, 0) + 1
-        before = self.state.memory.consolidation.moves
-        days = {
-            owner: (
-                *(move for move in before.get(owner, ()) if 0 <= now - move[0] < _DAY),
-                *([(now, pods[owner])] if owner in pods else []),
-            )
-            for owner in sorted(before.keys() | pods.keys())
-        }
-        return {owner: moves for owner, moves in days.items() if moves}
+                if owner and pod.key in evict:
+                    moved_pods[owner] = moved_pods.get(owner, 0) + 1
+        moves_before = self.state.memory.consolidation.moves
+        moves_of_owner: dict[str, tuple[tuple[float, int], ...]] = {}
+        for owner in sorted(moves_before.keys() | moved_pods.keys()):
+            earlier = moves_before.get(owner, ())
+            moves = [move for move in earlier if 0 <= now - move[0] < _DAY]
+            if owner in moved_pods:
+                moves.append((now, moved_pods[owner]))
+            if moves:
+                moves_of_owner[owner] = tuple(moves)
+        return moves_of_owner
 
     def _report(
         self, commands: Sequence[DisruptionCommand], advanced: Advance
@@ -442,34 +438,27 @@ class _Pass:
         for move in self.moves:
             row = rows.get(move.nodes)
             state = "begins" if begun.issuperset(move.nodes) else "wanted"
-            state = row.state.value if row is not None else state
-            moves.append(
-                _move(
-                    move,
-                    state if self.acts else "shadow",
-                    row.id if row is not None else "",
-                    self.costs.currency,
-                )
-            )
-        proposed = {move.nodes for move in self.moves}
+            if row is not None:
+                state = row.state.value
+            if not self.acts:
+                state = "shadow"
+            row_id = row.id if row is not None else ""
+            moves.append(_move(move, state, row_id, self.costs.currency))
+        proposed_sets = {move.nodes for move in self.moves}
+        others = [row for row in advanced.rows.values() if row.nodes not in proposed_sets]
         moves += [
             _row_as_move(row, self.costs.currency)
-            for row in advanced.rows.values()
-            if row.nodes not in proposed and row.state is not ReplacementState.FAILED
+            for row in others
+            if row.state is not ReplacementState.FAILED
         ]
         removed = begun | {removal.node for removal in self.removed}
-        verdicts = tuple(
-            NodeVerdict(name, reason, str(reason.params.get("pod", "")))
-            for name, reason in sorted(self.verdicts.items())
-            if name not in removed
-        )
-        return ConsolidationReport(
-            self.state.policy.consolidation.mode.value,
-            tuple(moves),
-            verdicts,
-            self._pools(),
-            self.gap,
-        )
+        verdicts = []
+        for name, reason in sorted(self.verdicts.items()):
+            if name not in removed:
+                pod = str(reason.params.get("pod", ""))
+                verdicts.append(NodeVerdict(name, reason, pod))
+        mode = self.state.policy.consolidation.mode.value
+        return ConsolidationReport(mode, tuple(moves), tuple(verdicts), self._pools(), self.gap)
 
     def _pools(self) -> tuple[PoolCost, ...]:
         return tuple(
@@ -497,12 +486,13 @@ def _removal(removal: SimulatedRemoval) -> Removal:
 
 
 def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move:
+    purchases = tuple(
+        MovePurchase(group, nodes, move.prices[group] / MICRO)
+        for group, nodes in sorted(move.purchases.items())
+    )
     return Move(
         nodes=move.nodes,
-        purchases=tuple(
-            MovePurchase(group, nodes, move.prices[group] / MICRO)
-            for group, nodes in sorted(move.purchases.items())
-        ),
+        purchases=purchases,
         price=move.price / MICRO,
         saves=move.saves / MICRO,
         disruption=move.disruption,
@@ -517,16 +507,18 @@ def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move
 
 def _row_as_move(replacement: Replacement, currency: str) -> Move:
     saves = replacement.price - replacement.cost
+    gain = saves - replacement.disruption_price
+    purchases = tuple(
+        MovePurchase(purchase.group, purchase.nodes, purchase.price / MICRO)
+        for purchase in replacement.purchases
+    )
     return Move(
         nodes=replacement.nodes,
-        purchases=tuple(
-            MovePurchase(bought.group, bought.nodes, bought.price / MICRO)
-            for bought in replacement.purchases
-        ),
+        purchases=purchases,
         price=replacement.price / MICRO,
         saves=saves / MICRO,
         disruption=replacement.disruption,
-        gain=(saves - replacement.disruption_price) / MICRO,
+        gain=gain / MICRO,
         score=round(replacement.score, 4),
         state=replacement.state.value,
         pool=replacement.pool,

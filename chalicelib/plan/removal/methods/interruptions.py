@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import PodPlacement, Removal
 from chalicelib.model.pod import Pod
@@ -33,48 +32,54 @@ def evacuate(
     their pods are expected."""
     if not state.at_risk:
         return ()
-    places = {pod: p.node or f"{p.group}/{p.number}" for p in placements for pod in p.pods}
-    busy = {
-        target.node
-        for operation in state.memory.operations
-        if operation.is_open
-        and operation.spec.kind in {OperationKind.DELETE_NODES, OperationKind.RESTART_NODE}
-        for target in operation.spec.targets
-    }
-    names = (name for name in state.at_risk if name not in busy and not _is_left_alone(name, state))
-    removals = tuple(
-        _removal(name, state, places)
-        for name in sorted(names, key=lambda n: (state.at_risk[n].leaves_at, n))
-    )
+    places: dict[str, str] = {}
+    for placement in placements:
+        place = placement.node or f"{placement.group}/{placement.number}"
+        places.update(dict.fromkeys(placement.pods, place))
+    busy = _nodes_of_open_operations(state)
+    idle_names = [name for name in state.at_risk if name not in busy]
+    names = [name for name in idle_names if not _is_left_alone(name, state)]
+    names.sort(key=lambda name: (state.at_risk[name].leaves_at, name))
+    removals = tuple(_removal(name, state, places) for name in names)
     removal_limits.evacuate(removals)
     return (DisruptionCommand(DisruptionReason.INTERRUPTED, removals),) if removals else ()
+
+
+def _nodes_of_open_operations(state: ClusterState) -> set[str]:
+    """Return the nodes that an operation removes or restarts already."""
+    kinds = {OperationKind.DELETE_NODES, OperationKind.RESTART_NODE}
+    open_specs = [operation.spec for operation in state.memory.operations if operation.is_open]
+    return {target.node for spec in open_specs if spec.kind in kinds for target in spec.targets}
 
 
 def _is_left_alone(name: str, state: ClusterState) -> bool:
     """Return whether nothing is to be done: the group could not be read or may be another
     cluster's, the vendor is deleting the machine already, or it has not taken it after its last
     deadline, a short time ago. An instant too far away comes from a wrong clock."""
-    group, node = state.groups[state.group_of[name]], _node(name, state)
+    group = state.groups[state.group_of[name]]
+    if group.group.error:
+        return True
+    provider_id = state.snapshot.nodes[state.occupancy.index[name]].provider_id
+    for instance in group.group.instances:
+        is_own = instance.node == name or instance.id == provider_id
+        if is_own and instance.state is InstanceState.DELETING:
+            return True
     failed = group.memory.failed_removals.get(name)
-    deleting = any(
-        instance.state is InstanceState.DELETING
-        and (instance.node == name or instance.id == node.provider_id)
-        for instance in group.group.instances
-    )
-    late = state.at_risk[name].leaves_at <= state.now
     until = failed.until if failed is not None and failed.taken_back else 0.0
-    waits = late and state.now < until <= state.now + state.options.max_node_group_backoff_duration
-    return bool(group.group.error) or deleting or waits
+    longest_wait = state.options.max_node_group_backoff_duration
+    is_late = state.at_risk[name].leaves_at <= state.now
+    return is_late and state.now < until <= state.now + longest_wait
 
 
 def _removal(name: str, state: ClusterState, places: Mapping[str, str]) -> Removal:
     evict = tuple(pod.key for pod in state.occupancy.on(name) if _is_evictable(pod, state))
+    destinations = {pod: places[pod] for pod in evict if pod in places}
     return Removal(
         name,
         state.group_of[name],
         "drain" if evict else "empty",
         evict,
-        destinations={pod: places[pod] for pod in evict if pod in places},
+        destinations=destinations,
         reason=DisruptionReason.INTERRUPTED,
         leaves_at=state.at_risk[name].leaves_at,
     )
@@ -95,20 +100,14 @@ def late_replacements(state: ClusterState, placements: Iterable[PodPlacement]) -
     for placement in placements:
         if not placement.group:
             continue
-        takes = usual_ready_time(state.groups[placement.group], state.policy)
-        for name in {node_of[pod] for pod in placement.pods if pod in node_of}:
-            if state.now + takes > state.at_risk[name].leaves_at:
-                ready[name] = max(takes, ready.get(name, 0.0))
-    return [
-        Reason.of(
-            ReasonCode.NO_REPLACEMENT_IN_TIME,
-            node=name,
-            until=state.at_risk[name].leaves_at,
-            ready=takes,
-        )
-        for name, takes in islice(sorted(ready.items()), MOST_REPORTED)
-    ]
-
-
-def _node(name: str, state: ClusterState) -> Node:
-    return state.snapshot.nodes[state.occupancy.index[name]]
+        ready_time = usual_ready_time(state.groups[placement.group], state.policy)
+        old_nodes = {node_of[pod] for pod in placement.pods if pod in node_of}
+        for name in old_nodes:
+            if state.now + ready_time > state.at_risk[name].leaves_at:
+                ready[name] = max(ready_time, ready.get(name, 0.0))
+    code = ReasonCode.NO_REPLACEMENT_IN_TIME
+    reasons = []
+    for name, ready_time in islice(sorted(ready.items()), MOST_REPORTED):
+        leaves_at = state.at_risk[name].leaves_at
+        reasons.append(Reason.of(code, node=name, until=leaves_at, ready=ready_time))
+    return reasons

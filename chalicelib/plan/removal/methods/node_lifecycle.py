@@ -118,7 +118,9 @@ def renew_nodes(context: DisruptionContext, unneeded: Collection[str]) -> Lifecy
 
 class _Renewal:
     def __init__(self, context: DisruptionContext, unneeded: Collection[str]) -> None:
-        self.context, self.state, self.simulated = context, context.state, context.simulated
+        self.context = context
+        self.state = context.state
+        self.simulated = context.simulated
         self.removal_limits = context.removal_limits
         self.lifecycle = lifecycle_state(self.state)
         self.reservation = context.reservation or Reservation(self.state, self.simulated)
@@ -129,9 +131,8 @@ class _Renewal:
             policy.prices, self.state.snapshot.groups, self.state.now, spot=policy.spot is not None
         )
         going = self.removal_limits.taken.union(unneeded)
-        self.due = {
-            item.node.name: item for item in self.lifecycle.due if item.node.name not in going
-        }
+        due_nodes = {item.node.name: item for item in self.lifecycle.due}
+        self.due = {name: item for name, item in due_nodes.items() if name not in going}
         self.tried = 0  # due nodes for which a place was looked for
         self.verdicts: dict[str, Reason] = {}
         self.removals: dict[DisruptionReason, list[Removal]] = {}
@@ -143,13 +144,13 @@ class _Renewal:
         self._limiter: ResourceLimiter | None = None
 
     def result(self) -> LifecycleResult:
-        self.verdicts |= {
+        reasons_to_hold = {
             name: item.held for name, item in self.due.items() if item.held is not None
         }
-        waiting = [
-            item for name, item in self.due.items() if item.held is None and self._is_free(name)
-        ]
-        for item in waiting:
+        self.verdicts |= reasons_to_hold
+        ready = [item for name, item in self.due.items() if name not in reasons_to_hold]
+        free = [item for item in ready if self._is_free(item.node.name)]
+        for item in free:
             reason = self.context.not_evaluated if self.context.over() else self._act(item)
             if reason is not None:
                 self.verdicts[item.node.name] = reason
@@ -164,9 +165,9 @@ class _Renewal:
         )
         self.verdicts |= {name: why for name, why in advanced.verdicts.items() if name in self.due}
         self.verdicts |= {
-            name: item.held
-            for name, item in self.due.items()
-            if item.held is not None and item.held.code is ReasonCode.RENEWAL_RESTS
+            name: reason
+            for name, reason in reasons_to_hold.items()
+            if reason.code is ReasonCode.RENEWAL_RESTS
         }
         commands = [
             DisruptionCommand(reason, tuple(removals)) for reason, removals in self.removals.items()
@@ -206,57 +207,59 @@ class _Renewal:
         if isinstance(candidate, Reason):
             return candidate
         removal = _simulated(candidate)
-        why = self.removal_limits.standing_refusal(removal, due_node.why)
-        why = why or self.removal_limits.disruption_refusal(
-            candidate.group, [due_node.node.name], due_node.why
+        name = due_node.node.name
+        too_many = self.context.not_evaluated if self.tried >= MOST_TRIED else None
+        refusal = (
+            self.removal_limits.standing_refusal(removal, due_node.why)
+            or self.removal_limits.disruption_refusal(candidate.group, [name], due_node.why)
+            or too_many
         )
-        why = why or (self.context.not_evaluated if self.tried >= MOST_TRIED else None)
-        if why is not None:
-            return why
+        if refusal is not None:
+            return refusal
         self.tried += 1
-        places = self._places([candidate])
+        result = self._places([candidate])
+        place_reason = result if isinstance(result, Reason) else None
+        places = [] if isinstance(result, Reason) else result
         if due_node.action is RepairAction.RESTART and due_node.why is DisruptionReason.REPAIR:
-            group = self.state.groups[candidate.group]
-            if not group.group.restarts:
-                return Reason.of(ReasonCode.CANNOT_RESTART, provider=group.group.provider)
-            if (
-                not isinstance(places, Reason)
-                or self.state.buckets[due_node.node.name] is not Bucket.READY
-            ):
-                return self._restart(
-                    due_node, candidate, [] if isinstance(places, Reason) else places
-                )
-        if not isinstance(places, Reason):
-            refused = self._remove(due_node.why, places)
-            if refused is None or refused.code not in BUYS_INSTEAD:
-                return refused
-        return self._replace(due_node, candidate, places if isinstance(places, Reason) else None)
+            group = self.state.groups[candidate.group].group
+            if not group.restarts:
+                return Reason.of(ReasonCode.CANNOT_RESTART, provider=group.provider)
+            if places or self.state.buckets[name] is not Bucket.READY:
+                return self._restart(due_node, candidate, places)
+        if places:
+            refusal = self._remove(due_node.why, places)
+            if refusal is None or refusal.code not in BUYS_INSTEAD:
+                return refusal
+        return self._replace(due_node, candidate, place_reason)
 
     def _trial(self, due_node: DueNode) -> Reason | None:
         """Return why a node waits for a single other one: after a rest, one successor
         shows whether it helps now."""
-        why, group = due_node.why, due_node.group
-        known = self.lifecycle.renewals.get(group, {}).get(why.value)
-        if known is None or not known.times or why is DisruptionReason.REPAIR:
+        why = due_node.why
+        group = due_node.group
+        renewal = self.lifecycle.renewals.get(group, {}).get(why.value)
+        if renewal is None or not renewal.times or why is DisruptionReason.REPAIR:
             return None
-        gone = any(removal.group == group for removal in self.removals.get(why, ()))
-        rows = (
-            row
-            for row in self.reservation.rows.values()
-            if row.state in UNDER_WAY and row.reason is why
-        )
-        bought = any(purchase.group == group for row in rows for purchase in row.purchases)
-        proposed = any(
-            nodes and key.why is why and key.group == group for key, nodes in self.proposed.items()
-        )
-        if not (gone or bought or proposed):
+        is_tried = any(removal.group == group for removal in self.removals.get(why, ()))
+        if not (is_tried or self._is_bought(group, why) or self._is_proposed(group, why)):
             return None
+        since = renewal.began or self.state.now
         needs = 2 * self.state.policy.consolidation.confirm_after
-        return Reason.of(ReasonCode.NOT_CONFIRMED, since=known.began or self.state.now, needs=needs)
+        return Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs)
+
+    def _is_bought(self, group: str, reason: DisruptionReason) -> bool:
+        rows = [row for row in self.reservation.rows.values() if row.state in UNDER_WAY]
+        own_rows = [row for row in rows if row.reason is reason]
+        return any(purchase.group == group for row in own_rows for purchase in row.purchases)
+
+    def _is_proposed(self, group: str, reason: DisruptionReason) -> bool:
+        proposals = [key for key, candidates in self.proposed.items() if candidates]
+        return any(key.why is reason and key.group == group for key in proposals)
 
     def _candidate(self, due_node: DueNode) -> Candidate | Reason:
         """Return a node as a candidate, or what keeps it whatever the budgets allow."""
-        node, is_repair = due_node.node, due_node.why is DisruptionReason.REPAIR
+        node = due_node.node
+        is_repair = due_node.why is DisruptionReason.REPAIR
         usage = self._usage = self._usage or Usage(self.state)
 
         def filtered(
@@ -281,31 +284,23 @@ class _Renewal:
         candidate = self.checker.of(node, usage.share(node))
         if not isinstance(candidate, Candidate):
             return candidate.reason
-        spent = self.removal_limits.pdbs.exhausted(candidate.limited)
-        if spent is not None:
-            params = {
-                "pod": spent[0].key,
-                "rule": ReasonCode.NOT_ENOUGH_PDB.value,
-                "budget": spent[1],
-            }
-            return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
+        exhausted = self.removal_limits.pdbs.exhausted(candidate.limited)
+        if exhausted is not None:
+            pod, budget = exhausted
+            return _blocked_by_budget(pod.key, budget)
         return candidate
 
     def _places(self, candidates: Sequence[Candidate]) -> list[SimulatedRemoval] | Reason:
         """Return these removals with the places of all their pods on nodes that exist, or why there
         are none. The simulated cluster and the budgets are left as they were. Nodes that are not
         due themselves take the pods first: a pod on a due node would have to move once more."""
-        rows, gone = self.simulated.table.index, {candidate.node.name for candidate in candidates}
-        going: Ints = np.array(
-            sorted(
-                row for name in self.due if name not in gone and (row := rows.get(name)) is not None
-            ),
-            dtype=np.int64,
-        )
-        staying: Ints = np.setdiff1d(
-            np.flatnonzero(self.simulated.open[: self.simulated.real]), going
-        )
-        going = going[self.simulated.open[going]]
+        row_of = self.simulated.table.index
+        names = {candidate.node.name for candidate in candidates}
+        others = [name for name in self.due if name not in names and name in row_of]
+        due_rows: Ints = np.array(sorted(row_of[name] for name in others), dtype=np.int64)
+        open_rows = np.flatnonzero(self.simulated.open[: self.simulated.real])
+        staying: Ints = np.setdiff1d(open_rows, due_rows)
+        going = due_rows[self.simulated.open[due_rows]]
         drains = max(self.state.options.max_drain_parallelism, 1)
         trial = RemovalSimulation(
             self.simulated, self.removal_limits.pdbs.copy(), staying, going, drains
@@ -327,25 +322,27 @@ class _Renewal:
     ) -> Reason | None:
         """Remove nodes whose pods have places, if the budgets have room; returns
         the refusal of the first."""
-        chosen, refused = self.removal_limits.draw(places, lambda _: None, reason)
-        carry_out(chosen, self.checker, self.simulated, self.removal_limits.pdbs)
-        self.removals.setdefault(reason, []).extend(_removal(removal, reason) for removal in chosen)
-        return next(iter(refused.values()), None)
+        allowed, refusals = self.removal_limits.draw(places, lambda _: None, reason)
+        carry_out(allowed, self.checker, self.simulated, self.removal_limits.pdbs)
+        removals = self.removals.setdefault(reason, [])
+        removals += [_removal(removal, reason) for removal in allowed]
+        return next(iter(refusals.values()), None)
 
     def _restart(
         self, due_node: DueNode, candidate: Candidate, places: Sequence[SimulatedRemoval]
     ) -> Reason | None:
         """Restart a sick node after its pods have left. It takes the room of
         a removal in all budgets."""
-        chosen, refused = self.removal_limits.draw(
-            places or [_simulated(candidate)], lambda _: None, due_node.why, keeps_size=True
+        name = due_node.node.name
+        removals = places or [_simulated(candidate)]
+        allowed, refusals = self.removal_limits.draw(
+            removals, lambda _: None, due_node.why, keeps_size=True
         )
-        if not chosen:
-            return refused.get(due_node.node.name)
-        carry_out(chosen, self.checker, self.simulated, self.removal_limits.pdbs)
-        self.restarts.append(
-            Restart(due_node.node.name, due_node.group, due_node.condition, chosen[0].evict)
-        )
+        if not allowed:
+            return refusals.get(name)
+        carry_out(allowed, self.checker, self.simulated, self.removal_limits.pdbs)
+        restart = Restart(name, due_node.group, due_node.condition, allowed[0].evict)
+        self.restarts.append(restart)
         return None
 
     # --- purchases
@@ -358,33 +355,35 @@ class _Renewal:
         if isinstance(source, Reason):
             if due_node.why is DisruptionReason.REPAIR and source.code in _AT_MAXIMUM:
                 return self._remove_first(due_node, candidate)
-            return (
-                source
-                if source.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS
-                else place_reason or source
-            )
-        same = self.proposed.setdefault(_Proposal(due_node.why, source.group, source.zone), [])
-        if (full := self._no_room_for(source, len(same))) is not None:
-            return full
-        template = self.state.groups[source.group].template
-        assert template is not None, "a group that may grow"
-        self._purchasable().take(template.node, 1, self.state.groups[source.group].group)
-        same.append(candidate)
+            if source.code is ReasonCode.NO_PLACE_TO_MOVE_PODS:
+                return place_reason or source
+            return source
+        proposal = _Proposal(due_node.why, source.group, source.zone)
+        candidates = self.proposed.setdefault(proposal, [])
+        limit_reason = self._no_room_for(source, len(candidates))
+        if limit_reason is not None:
+            return limit_reason
+        group = self.state.groups[source.group]
+        assert group.template is not None, "a group that may grow"
+        self._purchasable().take(group.template.node, 1, group.group)
+        candidates.append(candidate)
         self.removal_limits.promise([candidate.node.name])
         return None
 
     def _no_room_for(self, source: _SuccessorSource, before: int) -> Reason | None:
         """Return which limit a further purchase of one proposal exceeds. before:
         nodes that the proposal buys."""
-        group = source.group
+        group = self.state.groups[source.group]
         if source.attempt is not None and before >= source.attempt.room.for_zone:
             return source.attempt.room.why
-        bought = pool_id(self.state.groups[group].group)
-        limit = surge_limit(bought, self.state)
-        rows = (row for row in self.reservation.rows.values() if row.state in UNDER_WAY)
-        if before and open_surge(rows, self.state).get(bought, 0) + before >= limit:
-            return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
-        allowance = self._purchasable().allowance(self.state.groups[group], before)
+        pool = pool_id(group.group)
+        limit = surge_limit(pool, self.state)
+        if before:
+            rows = (row for row in self.reservation.rows.values() if row.state in UNDER_WAY)
+            surge = open_surge(rows, self.state).get(pool, 0) + before
+            if surge >= limit:
+                return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
+        allowance = self._purchasable().allowance(group, before)
         return None if allowance.nodes > 0 else allowance.stop
 
     def _purchasable(self) -> ResourceLimiter:
@@ -399,36 +398,31 @@ class _Renewal:
         groups = self._groups = self._groups or self._candidate_groups()
         own = candidate.group
         classes = {pod.cls for pod in candidate.pods}
-        need: Ints = np.zeros(len(self.simulated.table.columns.names), dtype=np.int64)
+        columns = self.simulated.table.columns
+        need: Ints = np.zeros(len(columns.names), dtype=np.int64)
         for pod in candidate.pods:
-            need += self.simulated.table.columns.need(pod.cls)
-        fitting = [
-            group.id
-            for row, group in enumerate(groups.groups)
-            if group.id not in groups.variants
-            and bool((need <= groups.shapes[group.id].free).all())
-            and all(bool(groups.fits(cls)[row]) for cls in classes)
-        ]
+            need += columns.need(pod.cls)
+        fitting = _fitting_groups(groups, classes, need)
         if own in fitting:
             return _SuccessorSource(own)
-        worth = self._affordable(due_node.node)
-        prices = {name: price for name in fitting if (price := self._price_of(name)) is not None}
-        cheapest = min(prices, key=lambda name: (prices[name], name), default="")
-        if cheapest and worth is not None and prices[cheapest] <= worth:
-            return _SuccessorSource(cheapest)
+        highest_price = self._affordable(due_node.node)
+        prices = {name: self._price_of(name) for name in fitting}
+        by_price = sorted((price, name) for name, price in prices.items() if price is not None)
+        if by_price and highest_price is not None:
+            lowest_price, cheapest = by_price[0]
+            if lowest_price <= highest_price:
+                return _SuccessorSource(cheapest)
         if own in groups.skipped:
             return groups.skipped[own]
         attempt = self._attempt(groups, candidate, classes, need)
-        return attempt or Reason.of(
-            ReasonCode.NO_PLACE_TO_MOVE_PODS,
-            pod=candidate.pods[0].key if candidate.pods else "",
-            what="no group fits",
-        )
+        if attempt is not None:
+            return attempt
+        first_pod = candidate.pods[0].key if candidate.pods else ""
+        return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=first_pod, what="no group fits")
 
     def _candidate_groups(self) -> Candidates:
-        zones = {
-            name: variant for name, variant in zone_variants(self.state).items() if variant.zone
-        }
+        variants = zone_variants(self.state).items()
+        zones = {name: variant for name, variant in variants if variant.zone}
         return Candidates(self.state, self.simulated, self._purchasable(), zones)
 
     def _attempt(
@@ -436,11 +430,14 @@ class _Renewal:
     ) -> _SuccessorSource | Reason | None:
         """Return an attempt for the zone of a node, whose pods fit a new one there, or why none is
         made now; None where that would not help."""
-        own, zone = candidate.group, zone_label(candidate.node)
-        attempt = next(
-            (of for of in candidates.variants.values() if of.group == own and of.zone == zone), None
-        )
-        if attempt is None or not bool((need <= candidates.shapes[own].free).all()):
+        own = candidate.group
+        zone = zone_label(candidate.node)
+        own_variants = (variant for variant in candidates.variants.values() if variant.group == own)
+        attempt = next((variant for variant in own_variants if variant.zone == zone), None)
+        if attempt is None:
+            return None
+        has_room = need <= candidates.shapes[own].free
+        if not has_room.all():
             return None
         if not all(zone in self.simulated.zones.fitting_zones(cls, own) for cls in classes):
             return None
@@ -458,50 +455,40 @@ class _Renewal:
         return None if cost is None else cost.now + costs.disruption_price(node.name)
 
     def _price_of(self, group: str) -> int | None:
-        template = self.state.groups[group].template
-        price = (
-            self.book.of_node(template.node, self.state.groups[group].group)
-            if template is not None
-            else None
-        )
+        own = self.state.groups[group]
+        if own.template is None:
+            return None
+        price = self.book.of_node(own.template.node, own.group)
         return price.amount if isinstance(price, Price) else None
 
     def _remove_first(self, due_node: DueNode, candidate: Candidate) -> Reason | None:
         """Remove a sick node of a group that cannot grow before its successor comes, one node at a
         time. Until then its pods wait, so their disruption budgets must allow all of them to be
         away at once: otherwise the drain could not end."""
-        other = next(
-            (name for name in self._leaving_of(candidate.group) if name != due_node.node.name), None
-        )
-        if other is not None:
-            return Reason.of(ReasonCode.REPAIRED_ONE_BY_ONE, node=other)
+        leaving = self._leaving_of(candidate.group)
+        others = [name for name in leaving if name != due_node.node.name]
+        if others:
+            return Reason.of(ReasonCode.REPAIRED_ONE_BY_ONE, node=others[0])
         if self.state.groups[candidate.group].upcoming:
             return Reason.of(ReasonCode.GROUP_GROWING)  # the successor of the last one comes first
-        if (uncertain := self._no_attempt_for(candidate)) is not None:
-            return uncertain
-        for pod, names in candidate.limited:
-            short = next(
-                (
-                    name
-                    for name in names
-                    if self.removal_limits.pdbs.left(name) < candidate.used.get(name, 0)
-                ),
-                None,
-            )
-            if short is not None:
-                params = {"pod": pod.key, "rule": ReasonCode.NOT_ENOUGH_PDB.value, "budget": short}
-                return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
+        zone_reason = self._no_attempt_for(candidate)
+        if zone_reason is not None:
+            return zone_reason
+        for pod, removal_limits in candidate.limited:
+            for budget in removal_limits:
+                if self.removal_limits.pdbs.left(budget) < candidate.used.get(budget, 0):
+                    return _blocked_by_budget(pod.key, budget)
         return self._remove(due_node.why, [_simulated(candidate)])
 
     def _no_attempt_for(self, candidate: Candidate) -> Reason | None:
         """Return why nothing would be bought for the zone of a node once it has gone, if its pods
         need the zone of a group in several; None otherwise."""
         group = self.state.groups[candidate.group]
-        zones, zone = self.simulated.zones, zone_label(candidate.node)
-        bound = zone in group.zones and any(
-            not zones.fits_anywhere(pod.cls, group.id) for pod in candidate.pods
-        )
-        if not bound:
+        zones = self.simulated.zones
+        zone = zone_label(candidate.node)
+        if zone not in group.zones:
+            return None
+        if all(zones.fits_anywhere(pod.cls, group.id) for pod in candidate.pods):
             return None
         room = room_in_zone(group, zone, self.state)
         return room.why if room.for_zone <= 0 else None
@@ -513,37 +500,36 @@ class _Renewal:
         return [name for name in sorted(leaving) if self.state.group_of.get(name) == group]
 
     def _proposals(self) -> list[JudgedMove]:
-        return [
-            self._move([_simulated(candidate) for candidate in candidates], key.group, key.why)
-            for key, candidates in self.proposed.items()
-            if candidates
-        ]
+        moves = []
+        for key, candidates in self.proposed.items():
+            if candidates:
+                removals = [_simulated(candidate) for candidate in candidates]
+                moves.append(self._move(removals, key.group, key.why))
+        return moves
 
     def _bought_for_zones(self, advanced: Advance) -> dict[str, dict[str, int]]:
         """Return group -> zone -> successors that this pass buys as attempts."""
-        zones = {
-            (candidate.node.name, key.group): key.zone
-            for key, candidates in self.proposed.items()
-            for candidate in candidates
-            if key.zone
-        }
+        zones: dict[tuple[str, str], str] = {}
+        for key, candidates in self.proposed.items():
+            if key.zone:
+                zones |= {(candidate.node.name, key.group): key.zone for candidate in candidates}
+        purchases = [up for command in advanced.commands for up in command.replacements]
         bought: dict[str, dict[str, int]] = {}
-        for purchase in (up for command in advanced.commands for up in command.replacements):
-            first = advanced.rows[purchase.replacement].nodes[0]
-            zone = zones.get((first, purchase.group), "")
+        for purchase in purchases:
+            first_node = advanced.rows[purchase.replacement].nodes[0]
+            zone = zones.get((first_node, purchase.group), "")
             if zone:
                 of_group = bought.setdefault(purchase.group, {})
-                of_group[zone] = of_group.get(zone, 0) + purchase.to_size - purchase.from_size
+                nodes = purchase.to_size - purchase.from_size
+                of_group[zone] = of_group.get(zone, 0) + nodes
         return bought
 
     def _move(
         self, removals: Sequence[SimulatedRemoval], group: str, reason: DisruptionReason
     ) -> JudgedMove:
         """Return a move. group: of which as many nodes are bought, "" if that has happened."""
-        price, cost = (
-            sum(self._paid(removal) for removal in removals),
-            self._price_of(group) or 0 if group else 0,
-        )
+        price = sum(self._paid(removal) for removal in removals)
+        cost_of_node = (self._price_of(group) or 0) if group else 0
         disruption = float(sum(1 + len(removal.evict) for removal in removals))
         purchases = {group: len(removals)} if group else {}
         pools = {pool_id(self.state.groups[removal.group].group) for removal in removals}
@@ -551,12 +537,12 @@ class _Renewal:
             removals=tuple(removals),
             purchases=purchases,
             price=price,
-            cost=cost * len(removals),
+            cost=cost_of_node * len(removals),
             disruption=disruption,
             disruption_price=0,
             score=0.0,
             pool=pools.pop() if len(pools) == 1 else "",
-            prices={group: cost} if group else {},
+            prices={group: cost_of_node} if group else {},
             reason=reason,
         )
 
@@ -574,17 +560,18 @@ class _Renewal:
         if isinstance(candidates, Reason):
             return candidates
         places = self._places(candidates)
-        return (
-            places if isinstance(places, Reason) else self._move(places, "", self.due[names[0]].why)
-        )
+        if isinstance(places, Reason):
+            return places
+        return self._move(places, "", self.due[names[0]].why)
 
     def _still_due(self, names: Sequence[str]) -> list[Candidate] | Reason:
         candidates: list[Candidate] = []
         for name in names:
             item = self.due.get(name)
-            if item is None and (until := self.lifecycle.pausing.get(name, 0.0)) > self.state.now:
-                return Reason.of(ReasonCode.CONDITION_PAUSES, node=name, until=until)
             if item is None:
+                until = self.lifecycle.pausing.get(name, 0.0)
+                if until > self.state.now:
+                    return Reason.of(ReasonCode.CONDITION_PAUSES, node=name, until=until)
                 return Reason.of(ReasonCode.NOT_DUE, node=name)
             candidate = item.held or self._candidate(item)
             if isinstance(candidate, Reason):
@@ -600,12 +587,11 @@ class _Renewal:
         going = {removal.node for removals in self.removals.values() for removal in removals}
         going |= {removal.node for command in advanced.commands for removal in command.candidates}
         going |= {restart.node for restart in self.restarts}
-        return tuple(
-            LifecycleVerdict(
-                name, item.why, item.since, None if name in going else self.verdicts.get(name)
-            )
-            for name, item in sorted(self.due.items())
-        )
+        verdicts = []
+        for name, item in sorted(self.due.items()):
+            reason = None if name in going else self.verdicts.get(name)
+            verdicts.append(LifecycleVerdict(name, item.why, item.since, reason))
+        return tuple(verdicts)
 
     def _notes(self) -> tuple[Reason, ...]:
         overdue = [
@@ -626,13 +612,10 @@ class _Renewal:
         renewals = {group: dict(by_reason) for group, by_reason in self.lifecycle.renewals.items()}
         for (group, why), nodes in sorted(self._renewed(advanced).items()):
             of_group = renewals.setdefault(group, {})
-            known = of_group.get(why.value, GroupRenewal())
-            details = [
-                item.detail
-                for item in self.lifecycle.due
-                if item.group == group and item.why is why
-            ]
-            of_group[why.value] = after_renewal(known, why, sorted(nodes), details, self.state)
+            before = of_group.get(why.value, GroupRenewal())
+            due_nodes = [item for item in self.lifecycle.due if item.group == group]
+            details = [item.detail for item in due_nodes if item.why is why]
+            of_group[why.value] = after_renewal(before, why, sorted(nodes), details, self.state)
         for row in advanced.rows.values():
             if row.reason is DisruptionReason.REPAIR and row.state in UNDER_WAY:
                 self._note_successors(row, renewals)
@@ -642,13 +625,15 @@ class _Renewal:
         """Return (group, reason) -> old nodes that this pass removes or buys successors for. The
         group of a successor counts, too."""
         renewed: dict[tuple[str, DisruptionReason], set[str]] = {}
-        own = [(why, removal) for why, removals in self.removals.items() for removal in removals]
-        of_rows = [
-            (command.reason, gone) for command in advanced.commands for gone in command.candidates
-        ]
-        for why, removal in (*own, *of_rows):
-            renewed.setdefault((removal.group, why), set()).add(removal.node)
+
+        def add(removals: Sequence[Removal], reason: DisruptionReason) -> None:
+            for removal in removals:
+                renewed.setdefault((removal.group, reason), set()).add(removal.node)
+
+        for why, removals in self.removals.items():
+            add(removals, why)
         for command in advanced.commands:
+            add(command.candidates, command.reason)
             for purchase in command.replacements:
                 nodes = advanced.rows[purchase.replacement].nodes
                 groups = {purchase.group, *(self.state.group_of[name] for name in nodes)}
@@ -659,11 +644,13 @@ class _Renewal:
     def _note_successors(
         self, replacement: Replacement, renewals: dict[str, dict[str, GroupRenewal]]
     ) -> None:
+        why = replacement.reason.value
         for name in replacement.new_nodes:
-            of_group = renewals.setdefault(self.state.group_of.get(name, ""), {})
-            known = of_group.get(replacement.reason.value, GroupRenewal())
-            if known.until <= self.state.now:
-                of_group[replacement.reason.value] = with_successors(known, [name], self.state.now)
+            group = self.state.group_of.get(name, "")
+            of_group = renewals.setdefault(group, {})
+            renewal = of_group.get(why, GroupRenewal())
+            if renewal.until <= self.state.now:
+                of_group[why] = with_successors(renewal, [name], self.state.now)
 
     def _memory(self) -> dict[str, NodeMemory]:
         memory = dict(self.lifecycle.memory)
@@ -676,7 +663,25 @@ class _Renewal:
 def _is_dead(due_node: DueNode) -> bool:
     """Return whether a node is repaired whose kubelet does not answer."""
     ready = due_node.node.condition("Ready")
-    return due_node.why is DisruptionReason.REPAIR and (ready is None or ready.status != "True")
+    answers = ready is not None and ready.status == "True"
+    return due_node.why is DisruptionReason.REPAIR and not answers
+
+
+def _blocked_by_budget(pod: str, budget: str) -> Reason:
+    params = {"pod": pod, "rule": ReasonCode.NOT_ENOUGH_PDB.value, "budget": budget}
+    return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
+
+
+def _fitting_groups(candidates: Candidates, classes: Collection[int], need: Ints) -> list[str]:
+    """Return the groups of which an empty new node takes these pods in any zone."""
+    fitting = []
+    for row, group in enumerate(candidates.groups):
+        if group.id in candidates.variants:
+            continue
+        has_room = need <= candidates.shapes[group.id].free
+        if has_room.all() and all(candidates.fits(cls)[row] for cls in classes):
+            fitting.append(group.id)
+    return fitting
 
 
 def _simulated(candidate: Candidate) -> SimulatedRemoval:

@@ -55,52 +55,47 @@ class Unneeded:
     def propose(self, candidates: Sequence[Candidate], context: DisruptionContext) -> MethodResult:
         """Return the nodes that have been unneeded long enough and for which the budgets
         have room, as one command."""
-        state, removal_limits, over = context.state, context.removal_limits, context.over
+        state = context.state
+        removal_limits = context.removal_limits
+        over = context.over
         result = Search(state, context.simulated, removal_limits.pdbs, candidates, over).best()
-        # The scheduler's counts are computed for each node; only when the time is over, pods of a
-        # class share the last result.
-        verdicts = {
-            failure.candidate.node.name: result.trial.verdict(failure, in_haste=over())
-            for failure in result.failures
-        }
-        verdicts |= {
-            late.node.name: NodeVerdict(late.node.name, context.not_evaluated)
-            for late in result.unchecked
-        }
-        assumed, known = context.assume_unneeded_for, state.memory.nodes
-        timers = {
-            unneeded.node.name: unneeded_timer(
-                unneeded.node, known.get(unneeded.node.name, NodeMemory()), state, assumed
-            )
-            for unneeded in result.removals
-        }
+        verdicts: dict[str, NodeVerdict] = {}
+        for failure in result.failures:
+            # The scheduler's counts are computed for each node; only when the time is over, pods
+            # of a class share the last result.
+            verdict = result.trial.verdict(failure, in_haste=over())
+            verdicts[failure.candidate.node.name] = verdict
+        for candidate in result.unchecked:
+            name = candidate.node.name
+            verdicts[name] = NodeVerdict(name, context.not_evaluated)
+        timers: dict[str, NodeMemory] = {}
+        for removal in result.removals:
+            node = removal.node
+            before = state.memory.nodes.get(node.name, NodeMemory())
+            timers[node.name] = unneeded_timer(node, before, state, context.assume_unneeded_for)
 
         def why_not_yet(removal: SimulatedRemoval) -> Reason | None:
             return timer_reason(removal, timers, state) or bought_back(removal, state)
 
-        chosen, refused = removal_limits.draw(result.removals, why_not_yet)
-        if (
-            state.policy.consolidation.mode is not ConsolidationMode.OFF
-            or state.policy.node_lifecycle is not None
-        ):
+        allowed, refusals = removal_limits.draw(result.removals, why_not_yet)
+        verdicts |= {name: NodeVerdict(name, reason) for name, reason in refusals.items()}
+        consolidates = state.policy.consolidation.mode is not ConsolidationMode.OFF
+        if consolidates or state.policy.node_lifecycle is not None:
             # A node that only waits for its timer is one to which other methods may move pods.
-            chosen = result.keep(chosen, candidates)
-        removals = tuple(
-            Removal(
-                node.node.name,
-                node.group,
-                "drain" if node.evict else "empty",
-                node.evict,
-                node.destinations,
-            )
-            for node in chosen
-        )
-        return MethodResult(
-            commands=(DisruptionCommand(self.reason, removals),) if removals else (),
-            verdicts=verdicts
-            | {name: NodeVerdict(name, reason) for name, reason in refused.items()},
-            memory=timers,
-        )
+            allowed = result.keep(allowed, candidates)
+        removals = tuple(_removal(removal) for removal in allowed)
+        commands = (DisruptionCommand(self.reason, removals),) if removals else ()
+        return MethodResult(commands, verdicts, timers)
+
+
+def _removal(removal: SimulatedRemoval) -> Removal:
+    return Removal(
+        removal.node.name,
+        removal.group,
+        "drain" if removal.evict else "empty",
+        removal.evict,
+        removal.destinations,
+    )
 
 
 def timer_reason(
@@ -108,40 +103,35 @@ def timer_reason(
 ) -> Reason | None:
     """Return why a node has not been unneeded for long enough: strictly longer than the
     threshold, and 0 means at once."""
-    own, options = state.groups[removal.group].group.options, state.options
-    needs, default, code = (
-        (
-            own.scale_down_unneeded_time,
-            options.scale_down_unneeded_time,
-            ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
-        )
-        if state.buckets[removal.node.name] is Bucket.READY
-        else (
-            own.scale_down_unready_time,
-            options.scale_down_unready_time,
-            ReasonCode.NOT_UNREADY_LONG_ENOUGH,
-        )
-    )
-    needs = default if needs is None else needs
-    since = timers[removal.node.name].unneeded_since
-    return (
-        None
-        if needs <= 0 or since + needs < state.now
-        else Reason.of(code, since=since, needs=needs)
-    )
+    group_options = state.groups[removal.group].group.options
+    name = removal.node.name
+    if state.buckets[name] is Bucket.READY:
+        code = ReasonCode.NOT_UNNEEDED_LONG_ENOUGH
+        own = group_options.scale_down_unneeded_time
+        default = state.options.scale_down_unneeded_time
+    else:
+        code = ReasonCode.NOT_UNREADY_LONG_ENOUGH
+        own = group_options.scale_down_unready_time
+        default = state.options.scale_down_unready_time
+    needs = default if own is None else own
+    since = timers[name].unneeded_since
+    if needs <= 0 or since + needs < state.now:
+        return None
+    return Reason.of(code, since=since, needs=needs)
 
 
 def memory_of_others(
     state: ClusterState, verdicts: Mapping[str, NodeVerdict]
 ) -> dict[str, NodeMemory]:
     """Return the next memory of the nodes that are still needed or could not be judged."""
-    now, recheck = state.now, state.options.unremovable_node_recheck_timeout
+    now = state.now
+    next_check = now + state.options.unremovable_node_recheck_timeout
     memory: dict[str, NodeMemory] = {}
     for name, verdict in verdicts.items():
         before = state.memory.nodes.get(name, NodeMemory())
         after: NodeMemory | None = None
         if verdict.reason.code in _TRIED:
-            after = NodeMemory(unremovable_until=now + recheck, why=verdict.reason)
+            after = NodeMemory(unremovable_until=next_check, why=verdict.reason)
         elif verdict.reason.code in NOT_JUDGED:
             after = paused_timer(before, now)
         elif before.unremovable_until > now:
@@ -156,10 +146,9 @@ def paused_timer(node_memory: NodeMemory, now: float) -> NodeMemory | None:
     elapsed time is kept unchanged."""
     if not node_memory.unneeded_since:
         return node_memory if node_memory.unremovable_until > now else None
+    pause = max(0.0, now - node_memory.confirmed_at)
     return msgspec.structs.replace(
-        node_memory,
-        unneeded_since=node_memory.unneeded_since + max(0.0, now - node_memory.confirmed_at),
-        confirmed_at=now,
+        node_memory, unneeded_since=node_memory.unneeded_since + pause, confirmed_at=now
     )
 
 
@@ -171,7 +160,8 @@ def unneeded_timer(
     unneeded for at least this many seconds."""
     if node_memory.unneeded_since:
         unseen = state.now - node_memory.confirmed_at
-        pause = unseen if unseen > max(UNSEEN, 3 * state.policy.scan_interval) else 0.0
+        longest_gap = max(UNSEEN, 3 * state.policy.scan_interval)
+        pause = unseen if unseen > longest_gap else 0.0
         since = min(state.now, node_memory.unneeded_since + pause)
     else:
         since = _tainted_since(node, state)
@@ -184,8 +174,12 @@ def _tainted_since(node: Node, state: ClusterState) -> float:
     """Return the time of a soft taint that is not older than nodeDeletionCandidateTtl,
     for a node without memory: it preserves the time recorded by another autoscaler or
     before the table was lost."""
-    soft, ttl = node.taint(DELETION_CANDIDATE), state.options.node_deletion_candidate_ttl
-    if soft is None or not ttl or not (soft.value.isascii() and soft.value.isdigit()):
+    taint = node.taint(DELETION_CANDIDATE)
+    ttl = state.options.node_deletion_candidate_ttl
+    if taint is None or not ttl:
         return state.now
-    since = float(soft.value[:12])
-    return since if state.now - ttl <= since <= state.now else state.now
+    if not (taint.value.isascii() and taint.value.isdigit()):
+        return state.now
+    since = float(taint.value[:12])
+    oldest = state.now - ttl
+    return since if oldest <= since <= state.now else state.now
