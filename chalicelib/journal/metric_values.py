@@ -275,9 +275,9 @@ def _group_gauges(group: GroupVerdict) -> dict[str, float]:
     return gauges
 
 
-def _backoff_reason(backoff: Reason) -> str:
+def _backoff_reason(reason: Reason) -> str:
     for param in ("class", "code", "error"):
-        word, _, _ = str(backoff.params.get(param, "")).partition(":")
+        word, _, _ = str(reason.params.get(param, "")).partition(":")
         if word in REASONS:
             return word
     return "Other"

@@ -463,8 +463,8 @@ def answered(
     the planner again, to know a tie."""
     judged, gone = _judged(episode, plan, rebuilt, this_pass)
     judged, why = _explained(judged, gone, episode, rebuilt, this_pass, ask)
-    wanted_at = first_wanted(episode, this_pass) or episode.noticed
-    lead = episode.began - wanted_at
+    own_start = first_wanted(episode, this_pass) or episode.noticed
+    lead = episode.began - own_start
     match = msgspec.structs.replace(
         _growth_match(episode, judged.verdict),
         ours=judged.ours,

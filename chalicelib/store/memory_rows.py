@@ -209,9 +209,10 @@ def is_confirmation(
     return all(_is_confirmed(old_nodes[name], new) for name, new in new_nodes.items())
 
 
-def _is_confirmed(old: NodeMemory, new: NodeMemory) -> bool:
-    confirmed = msgspec.structs.replace(old, confirmed_at=new.confirmed_at)
-    return new == confirmed and 0 <= new.confirmed_at - old.confirmed_at < CONFIRMED_FOR
+def _is_confirmed(old_memory: NodeMemory, new_memory: NodeMemory) -> bool:
+    confirmed = msgspec.structs.replace(old_memory, confirmed_at=new_memory.confirmed_at)
+    seconds = new_memory.confirmed_at - old_memory.confirmed_at
+    return new_memory == confirmed and 0 <= seconds < CONFIRMED_FOR
 
 
 # --- writes

@@ -93,7 +93,7 @@ def _named(words: list[str]) -> tuple[str, str]:
 
 
 def _accept(args: argparse.Namespace, name: str, word: str) -> int:
-    from chalicelib.cli import shadow_table
+    from chalicelib.cli.migrate import shadow_table
     from chalicelib.cli.migrate import shadow_view
 
     store = open_store(args)

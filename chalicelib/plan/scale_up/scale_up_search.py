@@ -414,8 +414,8 @@ class ScaleUpSearch:
         if not others:
             return []
 
-        def takes_pods(other: NodeGroupState) -> bool:
-            row = self._row[other.id]
+        def takes_pods(group: NodeGroupState) -> bool:
+            row = self._row[group.id]
             return all(bool(self.candidates.fits(cls)[row]) for cls in classes)
 
         return self._likeness.similar(group, others, takes_pods)

@@ -279,11 +279,11 @@ def disks_conflict(disks: Collection[Volume], other_disks: Collection[Volume]) -
     return any(_conflict(disk, other) for disk in disks for other in other_disks)
 
 
-def _conflict(disk: Volume, other: Volume) -> bool:
-    if disk.kind != other.kind or disk.disk != other.disk:
+def _conflict(volume: Volume, other_volume: Volume) -> bool:
+    if volume.kind != other_volume.kind or volume.disk != other_volume.disk:
         return False
-    if disk.kind == "rbd" and set(disk.monitors).isdisjoint(other.monitors):
+    if volume.kind == "rbd" and set(volume.monitors).isdisjoint(other_volume.monitors):
         return False
-    if disk.kind == "awsElasticBlockStore":
+    if volume.kind == "awsElasticBlockStore":
         return True
-    return not (disk.read_only and other.read_only)
+    return not (volume.read_only and other_volume.read_only)
