@@ -93,8 +93,7 @@ def _named(words: list[str]) -> tuple[str, str]:
 
 
 def _accept(args: argparse.Namespace, name: str, word: str) -> int:
-    from chalicelib.cli.migrate import shadow_table
-    from chalicelib.cli.migrate import shadow_view
+    from chalicelib.cli.migrate import shadow_table, shadow_view
 
     store = open_store(args)
     stored_policy(store, name)
