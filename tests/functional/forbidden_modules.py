@@ -43,10 +43,30 @@ NEVER = frozenset(
 #: Both serve expanders that few policies name.
 _SOLVER = frozenset({"highspy", "re2", "chalicelib.plan.scale_up.least_cost.node_filling"})
 _CLOUDS = frozenset(f"chalicelib.providers.{name}" for name in PROVIDERS)
-_PLANNER = frozenset(
+#: What makes a snapshot; the client of the cluster's API stands beside it in the same package.
+_SNAPSHOT = frozenset(
+    f"chalicelib.cluster.{name}"
+    for name in (
+        "api_types",
+        "class_table",
+        "input_limits",
+        "list_archive",
+        "list_changes",
+        "list_reader",
+        "list_state",
+        "listed_resources",
+        "live_cluster",
+        "node_decoding",
+        "node_groups",
+        "object_versions",
+        "pod_classes",
+        "snapshot_builder",
+        "storage",
+    )
+)
+_PLANNER = _SNAPSHOT | frozenset(
     {
         "numpy",
-        "chalicelib.cluster",
         "chalicelib.plan.planner",
         "chalicelib.plan.state.cluster_state",
         "chalicelib.plan.removal.drain_rules",
