@@ -38,6 +38,13 @@ MOST_PODS = 2**20
 # Upper bound of the counted pod requests of one node. A node at this bound is blocked
 # because its sums are not exact.
 OVERFULL = 2**61
+
+
+def integers(values: Sequence[object]) -> Ints:
+    """Return numbers, or rows of them, as an array of 64-bit integers."""
+    return np.array(values, dtype=np.int64)
+
+
 _MISSING = -1
 # up to here one operation on all asked columns is faster than one operation per column
 _FEW_ROWS = 500

@@ -22,7 +22,7 @@ import msgspec
 
 from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
+from chalicelib.model.plan import NodeVerdict, ScaleUp
 from chalicelib.model.policy import ConsolidationMode, DriftAction, NodeLifecycle, Policy
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import operation_timeout
@@ -602,7 +602,8 @@ class _Pass:
             return self._held(replacement, refused)
         self.commands.append(
             DisruptionCommand(
-                replacement.reason, tuple(_removal(gone, replacement) for gone in chosen)
+                replacement.reason,
+                tuple(removal.planned(replacement.reason, replacement.id) for removal in chosen),
             )
         )
         checker = DrainabilityChecker(self.state, self.removal_limits.pdbs)
@@ -728,17 +729,4 @@ def _detail(reason: Reason | None) -> str:
         return ""
     return (
         str(reason.params["detail"]) if reason.code is ReasonCode.UNEXPECTED else sentence(reason)
-    )
-
-
-def _removal(removal: SimulatedRemoval, replacement: Replacement) -> Removal:
-    kind = "drain" if removal.evict else "empty"
-    moves = removal.evict, removal.destinations
-    return Removal(
-        removal.node.name,
-        removal.group,
-        kind,
-        *moves,
-        reason=replacement.reason,
-        replacement=replacement.id,
     )

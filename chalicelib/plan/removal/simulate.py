@@ -35,9 +35,9 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.node import Node
-from chalicelib.model.plan import NodeVerdict
+from chalicelib.model.plan import NodeVerdict, Removal
 from chalicelib.model.pod import Pod
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.removal.candidates import Candidate, DrainabilityChecker, blocked
 from chalicelib.plan.removal.headroom_reserve import HeadroomReserve
 from chalicelib.plan.removal.pod_destinations import PodDestinations
@@ -65,6 +65,22 @@ class SimulatedRemoval(msgspec.Struct, frozen=True):
     destinations: dict[str, str]
     waits_for: str = ""
     risky: bool = False
+
+    def planned(
+        self, reason: DisruptionReason = DisruptionReason.UNNEEDED, replacement: str = ""
+    ) -> Removal:
+        """Return the removal as a plan states it. replacement: the id of that to which it
+        belongs."""
+        kind = "drain" if self.evict else "empty"
+        return Removal(
+            self.node.name,
+            self.group,
+            kind,
+            self.evict,
+            self.destinations,
+            reason=reason,
+            replacement=replacement,
+        )
 
 
 class SimulationFailure(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from chalicelib.plan.removal.replacement_rows import UNDER_WAY, open_surge, surg
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.spot_market import SpotShares
-from chalicelib.plan.tables import Ints
+from chalicelib.plan.tables import Ints, integers
 
 _DAY = 86_400.0
 
@@ -44,11 +44,11 @@ class Limits:
 
     def __init__(self, rows: Sequence[Limit], candidates: int, groups: int) -> None:
         self.rows = tuple(rows)
-        going = _integers([row.going for row in rows])
-        buying = _integers([row.buying for row in rows])
+        going = integers([row.going for row in rows])
+        buying = integers([row.buying for row in rows])
         self.going: Ints = going.reshape(len(rows), candidates)
         self.buying: Ints = buying.reshape(len(rows), groups)
-        self.room = _integers([max(0, row.room) for row in rows])
+        self.room = integers([max(0, row.room) for row in rows])
 
     def used(self, gone: Sequence[int], bought: Ints) -> Ints:
         """Return what a move uses of every row."""
@@ -69,10 +69,6 @@ class Limits:
             return None
         first_broken = self.rows[int(broken[0])]
         return first_broken.reason(candidate)
-
-
-def _integers(values: Sequence[int] | Sequence[Sequence[int]] | Sequence[Ints]) -> Ints:
-    return np.array(values, dtype=np.int64)
 
 
 def limits_of(
@@ -117,13 +113,13 @@ class _Builder:
         self.offered_groups = [offer.group for offer in offers]
         self.pools_of = [pool_id(state.groups[group].group) for group in self.groups_of]
         self.pool_of_offer = [pool_id(state.groups[group].group) for group in self.offered_groups]
-        self.pods = _integers([len(candidate.pods) for candidate in candidates])
+        self.pods = integers([len(candidate.pods) for candidate in candidates])
         self.ones: Ints = np.ones(len(candidates), dtype=np.int64)
         self.none: Ints = np.zeros(len(offers), dtype=np.int64)
         self.shares = SpotShares(state) if state.policy.spot is not None else None
 
     def _in(self, names: Sequence[str], name: str) -> Ints:
-        return _integers([own == name for own in names])
+        return integers([own == name for own in names])
 
     def _going(self, amounts: Mapping[int, int]) -> Ints:
         """Return what the nodes that go use of a limit. amounts: by candidate."""
@@ -159,9 +155,9 @@ class _Builder:
         minimums = self.removal_limits.minimums
         for name, room in sorted(minimums.room.items()):
             going = [minimums.amounts(candidate.node)[name] for candidate in self.candidates]
-            buying = _integers([minimums.amounts(offer.node)[name] for offer in self.offers])
+            buying = integers([minimums.amounts(offer.node)[name] for offer in self.offers])
             reason = Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=name)
-            yield Limit(_integers(going), -buying, max(0, room), _always(reason))
+            yield Limit(integers(going), -buying, max(0, room), _always(reason))
 
     def disruption_budgets(self) -> Iterator[Limit]:
         """disruptionBudgets, for each pool. The old nodes of a replacement have
@@ -169,7 +165,7 @@ class _Builder:
         counted = self.removal_limits.counted_out(
             candidate.node.name for candidate in self.candidates
         )
-        counts = 1 - _integers(counted)
+        counts = 1 - integers(counted)
         for pool in sorted(set(self.pools_of)):
             rooms = self.removal_limits.disruption_room(pool, DisruptionReason.CONSOLIDATION)
             for room, reason in rooms:
@@ -211,7 +207,7 @@ class _Builder:
             return
         nodes = [candidate.node for candidate in self.candidates]
         for used, room, reason in guard.rooms(nodes):
-            yield Limit(_integers(used), self.none, room, _always(reason))
+            yield Limit(integers(used), self.none, room, _always(reason))
 
     def owners(self) -> Iterator[Limit]:
         """movesPerPodPerDay, for the owners whose moves it can limit."""
@@ -236,7 +232,7 @@ class _Builder:
             yield Limit(going, buying, offer.most, _always(offer.stop))
         shared_limits = self.offers[0].shared if self.offers else ()
         for amounts, room, reason in shared_limits:
-            yield Limit(going, _integers(amounts), room, _always(reason))
+            yield Limit(going, integers(amounts), room, _always(reason))
 
     def surge(self) -> Iterator[Limit]:
         """maxSurge, for each pool in which nodes are bought."""
@@ -303,7 +299,7 @@ class _Builder:
         assert self.shares is not None
         pool_of = self.shares.pool_of
         excluded = self.shares.spot if on_demand else frozenset()
-        return _integers([pool_of[g] == pool and g not in excluded for g in groups])
+        return integers([pool_of[g] == pool and g not in excluded for g in groups])
 
 
 def _always(reason: Reason) -> Callable[[int], Reason]:

@@ -30,7 +30,7 @@ from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.tables import Bools, Ints
+from chalicelib.plan.tables import Bools, Ints, integers
 
 EFFORTS: Mapping[Effort, tuple[int, int]] = {
     Effort.LOW: (3, 500),
@@ -90,14 +90,14 @@ class ConsolidationSearch:
         names = [candidate.node.name for candidate in candidates]
         node_costs = [costs.nodes[name] for name in names]
         disruption_prices = [costs.disruption_price(name, wanted=name in wanted) for name in names]
-        self.price = _integers([cost.price for cost in node_costs])
-        self.disruption = _integers([cost.disruption for cost in node_costs])
-        self.disruption_price = _integers(disruption_prices)
-        idle = _integers([cost.idle for cost in node_costs])
+        self.price = integers([cost.price for cost in node_costs])
+        self.disruption = integers([cost.disruption for cost in node_costs])
+        self.disruption_price = integers(disruption_prices)
+        idle = integers([cost.idle for cost in node_costs])
         self.saves = self.price - self.disruption_price - idle
         self.offers = market.offers
         self.buys = bool(market.offers or market.blocked)
-        self.cost = _integers([offer.price for offer in self.offers])
+        self.cost = integers([offer.price for offer in self.offers])
         forms = [form_of(candidate.node, state.groups[candidate.group]) for candidate in candidates]
         barred = [
             [self.is_barred(offer, at, form) for at, form in enumerate(forms)]
@@ -242,7 +242,7 @@ class ConsolidationSearch:
         candidates = [self.candidates[at] for at in order]
         rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
         shares = [(-candidate.share, row) for candidate, row in zip(candidates, rows, strict=True)]
-        going = _integers([row for _, row in sorted(shares)])
+        going = integers([row for _, row in sorted(shares)])
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
         staying: Ints = np.setdiff1d(open_rows, going)
         trial = RemovalSimulation(simulated, self.removal_limits.pdbs, staying, going, 1)
@@ -268,7 +268,7 @@ class ConsolidationSearch:
         bring a gain, within all limits beside what goes already, the greatest gain first. without:
         candidates that go already. most: candidates for each new node."""
         bundles: list[tuple[list[int], int]] = []
-        order = _integers([at for at in self.worth_trying() if at not in without])
+        order = integers([at for at in self.worth_trying() if at not in without])
         if not len(self.offers) or not len(order):
             return bundles
         _, pods, need = self._classes(order.tolist())
@@ -376,7 +376,7 @@ class ConsolidationSearch:
             for cls, count in counts.items():
                 pods[row, at_class[cls]] = count
         columns = self.simulated.table.columns
-        need = _integers([columns.need(cls) for cls in classes])
+        need = integers([columns.need(cls) for cls in classes])
         return classes, pods, need.reshape(-1, len(columns.names))
 
     def _programme(self) -> Iterator[Solution]:
@@ -398,7 +398,7 @@ class ConsolidationSearch:
                     continue
                 break
             gone = [searched[at] for at in proposal.gone]
-            solution = self.verified(gone, _integers(proposal.bought))
+            solution = self.verified(gone, integers(proposal.bought))
             if solution is not None:
                 best_gain = max(best_gain, solution.gain)
                 yield solution
@@ -426,7 +426,7 @@ class ConsolidationSearch:
         group_fits = [self.market.fits(cls) for cls in classes]
         return ConsolidationProblem(
             need=need,
-            extra=_integers([spare.get(cls, 0) for cls in classes]),
+            extra=integers([spare.get(cls, 0) for cls in classes]),
             saves=self.saves[order],
             pods=pods,
             free=np.maximum(simulated.table.free[places], 0),
@@ -436,7 +436,7 @@ class ConsolidationSearch:
             group_fits=np.array(group_fits, dtype=np.bool_).T.reshape(
                 len(self.offers), len(classes)
             ),
-            most=_integers([offer.most for offer in self.offers]),
+            most=integers([offer.most for offer in self.offers]),
             going=self.limits.going[:, order],
             buying=self.limits.buying,
             limit=self.limits.room,
@@ -524,7 +524,7 @@ class ConsolidationSearch:
         or why it is not done. purchases: group -> nodes that are bought; cost: of
         purchases that exist already."""
         gone = list(range(len(self.candidates)))
-        bought = _integers([purchases.get(offer.group, 0) for offer in self.offers])
+        bought = integers([purchases.get(offer.group, 0) for offer in self.offers])
         unoffered = purchases.keys() - {offer.group for offer in self.offers}
         if unoffered:
             return self._why_unoffered(min(unoffered))
@@ -578,7 +578,3 @@ class ConsolidationSearch:
             return Reason.of(ReasonCode.NOT_ROBUST, pod=pod, order=ORDERS[shortage.failing].text)
         what = "no node that stays or is bought takes it"
         return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pod, what=what)
-
-
-def _integers(values: Sequence[int] | Sequence[Ints]) -> Ints:
-    return np.array(values, dtype=np.int64)

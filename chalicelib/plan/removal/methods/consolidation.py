@@ -316,7 +316,7 @@ class _Pass:
         self.verdicts |= refusals
         if not allowed:
             return ()
-        removals = tuple(_removal(removal) for removal in allowed)
+        removals = tuple(removal.planned(DisruptionReason.CONSOLIDATION) for removal in allowed)
         return (DisruptionCommand(DisruptionReason.CONSOLIDATION, removals),)
 
     def _unconfirmed(self, removal: SimulatedRemoval) -> Reason | None:
@@ -472,17 +472,6 @@ class _Pass:
             )
             for name, total in self.costs.pools.items()
         )
-
-
-def _removal(removal: SimulatedRemoval) -> Removal:
-    return Removal(
-        removal.node.name,
-        removal.group,
-        "drain" if removal.evict else "empty",
-        removal.evict,
-        removal.destinations,
-        DisruptionReason.CONSOLIDATION,
-    )
 
 
 def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move:

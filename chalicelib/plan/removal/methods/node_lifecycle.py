@@ -325,7 +325,7 @@ class _Renewal:
         allowed, refusals = self.removal_limits.draw(places, lambda _: None, reason)
         carry_out(allowed, self.checker, self.simulated, self.removal_limits.pdbs)
         removals = self.removals.setdefault(reason, [])
-        removals += [_removal(removal, reason) for removal in allowed]
+        removals += [removal.planned(reason) for removal in allowed]
         return next(iter(refusals.values()), None)
 
     def _restart(
@@ -688,10 +688,3 @@ def _simulated(candidate: Candidate) -> SimulatedRemoval:
     """Return a removal whose pods get places that do not exist yet."""
     evict = tuple(pod.key for pod in candidate.pods)
     return SimulatedRemoval(candidate.node, candidate.group, evict, {}, candidate.waits_for)
-
-
-def _removal(removal: SimulatedRemoval, reason: DisruptionReason) -> Removal:
-    kind = "drain" if removal.evict else "empty"
-    return Removal(
-        removal.node.name, removal.group, kind, removal.evict, removal.destinations, reason=reason
-    )

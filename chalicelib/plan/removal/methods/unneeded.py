@@ -16,7 +16,7 @@ import msgspec
 
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
-from chalicelib.model.plan import NodeVerdict, Removal
+from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.removal.bought_back import bought_back
@@ -83,19 +83,9 @@ class Unneeded:
         if consolidates or state.policy.node_lifecycle is not None:
             # A node that only waits for its timer is one to which other methods may move pods.
             allowed = result.keep(allowed, candidates)
-        removals = tuple(_removal(removal) for removal in allowed)
+        removals = tuple(removal.planned() for removal in allowed)
         commands = (DisruptionCommand(self.reason, removals),) if removals else ()
         return MethodResult(commands, verdicts, timers)
-
-
-def _removal(removal: SimulatedRemoval) -> Removal:
-    return Removal(
-        removal.node.name,
-        removal.group,
-        "drain" if removal.evict else "empty",
-        removal.evict,
-        removal.destinations,
-    )
 
 
 def timer_reason(

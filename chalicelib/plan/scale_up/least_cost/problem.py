@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.plan.linear_solver import Trouble
-from chalicelib.plan.tables import LARGEST, Bools, Floats, Ints
+from chalicelib.plan.tables import LARGEST, Bools, Floats, Ints, integers
 
 # of the most expensive node: decides by number of nodes among mixes of equal price
 _PER_NODE = 1e-6
@@ -51,12 +51,12 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
     ]
     requested = [at for at, ask in enumerate(asks) if ask.count > 0]
     width = len(offers[0].free) if offers else 1
-    free = _ints([np.maximum(offers[g].free, 0) for g in for_sale]).reshape(-1, width)
-    need = _ints([asks[a].need for a in requested]).reshape(-1, width)
+    free = integers([np.maximum(offers[g].free, 0) for g in for_sale]).reshape(-1, width)
+    need = integers([asks[a].need for a in requested]).reshape(-1, width)
     rooms = _rooms(free, need)
     fits = np.array([[asks[a].fits[g] for a in requested] for g in for_sale], dtype=np.bool_)
     rooms[~fits.reshape(rooms.shape)] = 0
-    cap = np.minimum(rooms, _ints([asks[a].per_node for a in requested]))
+    cap = np.minimum(rooms, integers([asks[a].per_node for a in requested]))
     ask_keys: list[tuple[object, ...]] = []
     for i, a in enumerate(requested):
         is_limited = (cap[:, i] < rooms[:, i]).any()
@@ -74,7 +74,7 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
     offers_of = _together(offer_keys, takes_pods)
     first_offers = [members[0] for members in offers_of]
     counts = [sum(asks[requested[i]].count for i in members) for members in asks_of]
-    count = _ints(counts)
+    count = integers(counts)
     all_pods = sum(counts)
     most = [sum(offers[for_sale[i]].most for i in members) for members in offers_of]
     amounts = [[limit.amounts[for_sale[i]] for i in first_offers] for limit in limits]
@@ -82,19 +82,15 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
     return Problem(
         free=free[first_offers],
         cost=_costs([offers[for_sale[i]].price for i in first_offers]),
-        most=_ints([min(nodes, all_pods) for nodes in most]),
+        most=integers([min(nodes, all_pods) for nodes in most]),
         need=need[first_asks],
         count=count,
         cap=np.minimum(cap_of_firsts, count),
-        amounts=_ints(amounts).reshape(len(limits), len(first_offers)),
-        room=_ints([min(max(0, limit.most), LARGEST) for limit in limits]),
+        amounts=integers(amounts).reshape(len(limits), len(first_offers)),
+        room=integers([min(max(0, limit.most), LARGEST) for limit in limits]),
         offers=tuple(tuple(for_sale[i] for i in members) for members in offers_of),
         asks=tuple(tuple(requested[i] for i in members) for members in asks_of),
     )
-
-
-def _ints(numbers: Sequence[object]) -> Ints:
-    return np.array(numbers, dtype=np.int64)
 
 
 def _rooms(free: Ints, need: Ints) -> Ints:
