@@ -27,7 +27,7 @@ instance that is already gone is not a failure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -69,13 +69,15 @@ from chalicelib.providers.kit.errors import (
 )
 from chalicelib.providers.kit.node_identity import PermanentConflict
 from chalicelib.providers.kit.sized_group import (
+    Floor,
+    SizedGroup,
     Targets,
     changed_size,
     check_nodes,
     check_sizes,
-    other_size,
+    lower_as_planned,
+    lower_by_placeholders,
     read_targets,
-    size_without,
 )
 
 STEP, SPARE = "remove", "spare"
@@ -178,7 +180,7 @@ def delete_together(
         ) from None
 
 
-def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | Failed:
+def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | Outcome:
     """Return what is left to remove, after lowering the capacity by the placeholders; Failed if the
     size has increased. Raises ProviderError."""
     targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
@@ -193,10 +195,12 @@ def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | 
         check_membership(context, operation.spec.group, targets.machines, listed)
     if operation.spec.kind is OperationKind.DELETE_INSTANCES and removal.unrequested:
         check_nodes_of(context, operation, removal.unrequested)
-    if targets.placeholders and (
-        conflict := _lower_by_placeholders(context, operation, group, listed, targets)
-    ):
-        return conflict
+    # instances that were not created are not part of the size of a group without a desired capacity
+    if group.enable_desired_capacity:
+        sized_group = _sized_group(context, operation, group, listed.values)
+        failed = lower_by_placeholders(operation, targets, sized_group)
+        if failed is not None:
+            return failed
     return removal
 
 
@@ -441,33 +445,28 @@ def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
         raise InvalidRequest(
             f"{name} has no desired capacity: its size is the {size} instances it has"
         )
-    if size != operation.spec.from_size:
-        return other_size(operation, name, size)
-    existing = occupied(group, context.api.instances(name))
-    if to_size < existing:
-        raise InvalidRequest(f"{name}: {to_size} is below the {existing} instances that exist")
-    if to_size < group.min_size:
-        raise InvalidRequest(f"{name}: {to_size} is below the group's MinSize {group.min_size}")
-    lower(context, operation, group, to_size)
-    return changed_size(operation)
+    sized_group = _sized_group(context, operation, group, lambda: context.api.instances(name))
+    return lower_as_planned(operation, sized_group) or changed_size(operation)
 
 
-def _lower_by_placeholders(
+def _sized_group(
     context: AlicloudContext,
     operation: Operation,
     group: ScalingGroup,
-    listed: Mapping[str, ScalingInstance],
-    targets: Targets,
-) -> Failed | None:
-    """Lower the desired capacity by the number of instances that were never created.
-    Failed if it has increased."""
-    if not group.enable_desired_capacity:
-        return None  # instances that were not created are not part of such a group's size
-    least = max(occupied(group, listed.values()), group.min_size)
-    size = size_without(
-        operation, len(targets.placeholders), operation.spec.group, group.desired_capacity, least
+    instances: Callable[[], Iterable[ScalingInstance]],
+) -> SizedGroup:
+    """group: has a desired capacity. instances: all of the group."""
+
+    def floors() -> tuple[Floor, ...]:
+        existing = occupied(group, instances())
+        return (
+            Floor(existing, f"the {existing} instances that exist"),
+            Floor(group.min_size, f"the group's MinSize {group.min_size}"),
+        )
+
+    return SizedGroup(
+        operation.spec.group,
+        group.desired_capacity,
+        floors,
+        lambda size: lower(context, operation, group, size),
     )
-    if isinstance(size, int):
-        lower(context, operation, group, size)
-        return None
-    return size

@@ -119,20 +119,19 @@ def placeholder_id(handle: str) -> str:
     return f"{_SCHEME}{handle}"
 
 
-def is_placeholder(handle: str) -> bool:
-    """Whether the handle stands for a machine that does not exist."""
-    return handle.startswith(_PLACEHOLDER)
-
-
-def placeholder_pool(handle: str) -> str:
-    """Return the pool in a placeholder's handle."""
+def placeholder_group(handle: str) -> str | None:
+    """Return the pool in a placeholder's handle; None for a machine's."""
+    if not handle.startswith(_PLACEHOLDER):
+        return None
     return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
 
 
 def handle_of(target: RemovalTarget) -> str:
     """Return the machine's id or the placeholder of a target; "" if neither its handle nor its
     provider id contains one."""
+    handle = target.handle or target.instance.removeprefix(_SCHEME)
+    if handle.startswith(_PLACEHOLDER):
+        return handle
     if target.handle:
-        return target.handle.lower() if is_id(target.handle) else target.handle
-    name = target.instance.removeprefix(_SCHEME)
-    return name if is_placeholder(name) else parse(target.instance)
+        return handle.lower() if is_id(handle) else ""
+    return parse(target.instance)

@@ -22,6 +22,7 @@ one of them is then outdated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -63,14 +64,16 @@ from chalicelib.providers.kit.errors import (
 from chalicelib.providers.kit.node_identity import Identity, Seen
 from chalicelib.providers.kit.services import UNANSWERED
 from chalicelib.providers.kit.sized_group import (
+    Floor,
     Polls,
+    SizedGroup,
     Targets,
     changed_size,
     check_nodes,
     check_sizes,
-    other_size,
+    lower_as_planned,
+    lower_by_placeholders,
     read_targets,
-    size_without,
 )
 
 JOBS = "jobs"
@@ -135,10 +138,9 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
                 operation, f"{group.title}: the vendor takes back {', '.join(nodes)}"
             )
         _check_permitted(context, operation, group, nodes)
-    if targets.placeholders and (
-        conflict := _lower_by(context, operation, group, len(targets.placeholders))
-    ):
-        return conflict
+    failed = lower_by_placeholders(operation, targets, _sized_group(context, group))
+    if failed is not None:
+        return failed
     if not nodes:
         return targets.removed(operation)
     if operation.spec.kind is OperationKind.DELETE_NODES:
@@ -330,29 +332,20 @@ def decrease_target(context: CceContext, operation: Operation) -> Outcome:
     if SENT in operation.status.data:
         note = f"{group.title} still has the size {group.size} though CCE has taken {to_size}"
         return read_again(operation, note) or Failed("Unknown", note)
-    if group.size != operation.spec.from_size:
-        return other_size(operation, group.title, group.size)
-    existing = _existing_nodes(context, group)
-    if to_size < existing.group:
-        raise InvalidRequest(
-            f"{group.title}: {to_size} is below the {existing.group} nodes that exist"
-        )
-    _lower(context, group, to_size, existing)
-    return FOLLOWING.begin({**operation.status.data, SENT: "yes"})
+    failed = lower_as_planned(operation, _sized_group(context, group))
+    return failed or FOLLOWING.begin({**operation.status.data, SENT: "yes"})
 
 
-def _lower_by(
-    context: CceContext, operation: Operation, group: CceGroup, count: int
-) -> Failed | None:
-    """Lower the size by a number of nodes that were never created; None if it is done or nothing is
-    left to lower. Failed if the size has increased. Raises ProviderError."""
-    if group.size > operation.spec.from_size:
-        return other_size(operation, group.title, group.size)
-    existing = _existing_nodes(context, group)
-    size = size_without(operation, count, group.title, group.size, existing.group)
-    if isinstance(size, int):
-        _lower(context, group, size, existing)
-    return None
+def _sized_group(context: CceContext, group: CceGroup) -> SizedGroup:
+    existing = cache(lambda: _existing_nodes(context, group))
+
+    def floors() -> tuple[Floor, ...]:
+        return (Floor(existing().group, f"the {existing().group} nodes that exist"),)
+
+    def lower(size: int) -> None:
+        _lower(context, group, size, existing())
+
+    return SizedGroup(group.title, group.size, floors, lower)
 
 
 def _existing_nodes(context: CceContext, group: CceGroup) -> _Existing:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.kit.errors import InvalidRequest
 from chalicelib.providers.kit.node_identity import (
     Identity,
@@ -59,20 +59,38 @@ def changed_size(operation: Operation) -> Succeeded:
     return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
 
 
-def size_without(
-    operation: Operation, placeholders: int, title: str, size: int, least: int
-) -> int | Failed | None:
-    """Return the lower size of a group without that many machines that were never made; None if
-    there is nothing left to lower, Failed if the size has increased. size: the current one; least:
-    what exists, and any minimum.
+class Floor(msgspec.Struct, frozen=True):
+    """A number below which a size is not lowered. words: with the number: `the 3 machines that
+    exist`."""
 
-    The new size is computed from the planned size, so the call may be repeated. If the size
-    is lower already, this operation or a concurrent removal has lowered it, and the next
-    pass sees the remainder."""
-    if size > operation.spec.from_size:
-        return other_size(operation, title, size)
-    lower = max(least, operation.spec.from_size - placeholders)
-    return lower if lower < size else None
+    size: int
+    words: str
+
+
+class SizedGroup(msgspec.Struct, frozen=True):
+    """A group's size, as just read, and how it is lowered. title: the group, for messages.
+
+    floors: counts what exists, which costs calls: it is called only for a size that is lowered.
+    lower: sets a lower size, which the caller has compared with the floors; returns what is
+    waited for, None if the size is lowered at once; raises ProviderError."""
+
+    title: str
+    size: int
+    floors: Callable[[], tuple[Floor, ...]]
+    lower: Callable[[int], Outcome | None]
+
+
+def lower_as_planned(operation: Operation, group: SizedGroup) -> Outcome | None:
+    """Lower the size from from_size to to_size; return what `group.lower` returns, Failed if the
+    size was changed outside this operation. Raises InvalidRequest for a size below a floor, and
+    ProviderError."""
+    if group.size != operation.spec.from_size:
+        return other_size(operation, group.title, group.size)
+    to_size = operation.spec.to_size
+    for floor in group.floors():
+        if to_size < floor.size:
+            raise InvalidRequest(f"{group.title}: {to_size} is below {floor.words}")
+    return group.lower(to_size)
 
 
 # -- polls. They are counted in the operation's data, because clocks of
@@ -127,6 +145,15 @@ class Polls(msgspec.Struct, frozen=True):
         return round(min(self.longest, self.first * self.growth ** min(number, 20)), 1)
 
 
+def look_again(operation: Operation, pending: InProgress, enough: int) -> InProgress | None:
+    """Return the pending outcome with one more look at doubtful numbers counted in its data; None
+    if that look is the last of so many, after which the numbers are accepted."""
+    looks = counted(operation, LOOKS) + 1
+    if looks >= enough:
+        return None
+    return msgspec.structs.replace(pending, data={**pending.data, LOOKS: str(looks)})
+
+
 # -- targets of a removal
 
 
@@ -164,6 +191,26 @@ def read_targets(
         tuple(handle for handle, group in groups.items() if group is None),
         tuple(handle for handle, group in groups.items() if group is not None),
     )
+
+
+def lower_by_placeholders(
+    operation: Operation, targets: Targets, group: SizedGroup
+) -> Outcome | None:
+    """Lower the size by the placeholders among the targets, to a floor at most; return what
+    `group.lower` returns, None if there is nothing left to lower, Failed if the size has increased.
+    Raises ProviderError.
+
+    The new size is computed from the planned size, so the call may be repeated. If the size
+    is lower already, this operation or a concurrent removal has lowered it, and the next
+    pass sees the remainder."""
+    if not targets.placeholders:
+        return None
+    planned = operation.spec.from_size
+    if group.size > planned:
+        return other_size(operation, group.title, group.size)
+    least = max(floor.size for floor in group.floors())
+    size = max(least, planned - len(targets.placeholders))
+    return group.lower(size) if size < group.size else None
 
 
 def check_nodes(
