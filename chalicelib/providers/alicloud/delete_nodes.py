@@ -51,7 +51,7 @@ from chalicelib.providers.alicloud.node_groups import (
     target_of,
     unremovable,
 )
-from chalicelib.providers.alicloud.provider_ids import handle_of, identify, placeholder_group
+from chalicelib.providers.alicloud.provider_ids import handle_of, identify
 from chalicelib.providers.alicloud.scale_up import (
     ACTIVITY,
     FOLLOWING,
@@ -67,6 +67,7 @@ from chalicelib.providers.kit.errors import (
     Throttled,
     Transient,
 )
+from chalicelib.providers.kit.group_builder import placeholder_group
 from chalicelib.providers.kit.node_identity import PermanentConflict
 from chalicelib.providers.kit.sized_group import (
     Floor,

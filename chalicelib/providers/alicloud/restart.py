@@ -30,9 +30,10 @@ from chalicelib.providers.alicloud.delete_nodes import (
     listed_in,
 )
 from chalicelib.providers.alicloud.error_mapping import is_denied
-from chalicelib.providers.alicloud.provider_ids import handle_of, placeholder_group
+from chalicelib.providers.alicloud.provider_ids import handle_of
 from chalicelib.providers.alicloud.scale_up import AlicloudContext
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError, Unauthorized
+from chalicelib.providers.kit.group_builder import placeholder_group
 from chalicelib.providers.kit.sized_group import Polls, read_targets
 
 ANNOUNCE, _STARTED, _REQUESTED = "announce", "started", "requested"

@@ -38,11 +38,7 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, Work
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.node_groups import least_of
-from chalicelib.providers.exoscale.provider_ids import (
-    handle_of,
-    identify,
-    placeholder_group,
-)
+from chalicelib.providers.exoscale.provider_ids import handle_of, identify
 from chalicelib.providers.exoscale.scale_up import (
     ENOUGH_LOOKS,
     FOLLOWING,
@@ -67,6 +63,7 @@ from chalicelib.providers.kit.errors import (
     Transient,
     Unauthorized,
 )
+from chalicelib.providers.kit.group_builder import placeholder_group
 from chalicelib.providers.kit.node_identity import PermanentConflict
 from chalicelib.providers.kit.services import UNANSWERED
 from chalicelib.providers.kit.sized_group import (
