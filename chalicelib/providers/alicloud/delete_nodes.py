@@ -27,7 +27,7 @@ instance that is already gone is not a failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -44,7 +44,6 @@ from chalicelib.providers.alicloud.node_groups import (
     failed,
     failure,
     no_removal,
-    occupied,
     running,
     size_range,
     surplus,
@@ -57,7 +56,7 @@ from chalicelib.providers.alicloud.scale_up import (
     FOLLOWING,
     AlicloudContext,
     client_token,
-    lower,
+    sized_group,
 )
 from chalicelib.providers.kit.errors import (
     Conflict,
@@ -70,8 +69,6 @@ from chalicelib.providers.kit.errors import (
 from chalicelib.providers.kit.group_builder import placeholder_group
 from chalicelib.providers.kit.node_identity import PermanentConflict
 from chalicelib.providers.kit.sized_group import (
-    Floor,
-    SizedGroup,
     Targets,
     changed_size,
     check_nodes,
@@ -198,8 +195,8 @@ def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | 
         check_nodes_of(context, operation, removal.unrequested)
     # instances that were not created are not part of the size of a group without a desired capacity
     if group.enable_desired_capacity:
-        sized_group = _sized_group(context, operation, group, listed.values)
-        failed = lower_by_placeholders(operation, targets, sized_group)
+        group_size = sized_group(context, operation, group, listed.values)
+        failed = lower_by_placeholders(operation, targets, group_size)
         if failed is not None:
             return failed
     return removal
@@ -446,28 +443,5 @@ def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
         raise InvalidRequest(
             f"{name} has no desired capacity: its size is the {size} instances it has"
         )
-    sized_group = _sized_group(context, operation, group, lambda: context.api.instances(name))
-    return lower_as_planned(operation, sized_group) or changed_size(operation)
-
-
-def _sized_group(
-    context: AlicloudContext,
-    operation: Operation,
-    group: ScalingGroup,
-    instances: Callable[[], Iterable[ScalingInstance]],
-) -> SizedGroup:
-    """group: has a desired capacity. instances: all of the group."""
-
-    def floors() -> tuple[Floor, ...]:
-        existing = occupied(group, instances())
-        return (
-            Floor(existing, f"the {existing} instances that exist"),
-            Floor(group.min_size, f"the group's MinSize {group.min_size}"),
-        )
-
-    return SizedGroup(
-        operation.spec.group,
-        group.desired_capacity,
-        floors,
-        lambda size: lower(context, operation, group, size),
-    )
+    group_size = sized_group(context, operation, group, lambda: context.api.instances(name))
+    return lower_as_planned(operation, group_size) or changed_size(operation)

@@ -93,6 +93,14 @@ def lower_as_planned(operation: Operation, group: SizedGroup) -> Outcome | None:
     return group.lower(to_size)
 
 
+def lower_towards(size: int, group: SizedGroup) -> Outcome | None:
+    """Lower the size to this one, or to the highest floor above it; return what `group.lower`
+    returns, None if there is nothing left to lower. Raises ProviderError."""
+    least = max(floor.size for floor in group.floors())
+    lowered = max(size, least)
+    return group.lower(lowered) if lowered < group.size else None
+
+
 # -- polls. They are counted in the operation's data, because clocks of
 # different functions may differ.
 
@@ -208,9 +216,7 @@ def lower_by_placeholders(
     planned = operation.spec.from_size
     if group.size > planned:
         return other_size(operation, group.title, group.size)
-    least = max(floor.size for floor in group.floors())
-    size = max(least, planned - len(targets.placeholders))
-    return group.lower(size) if size < group.size else None
+    return lower_towards(planned - len(targets.placeholders), group)
 
 
 def check_nodes(
