@@ -403,7 +403,7 @@ def _read_groups(
         try:
             groups |= guard.send(lambda lot=lot: api.groups(lot))  # type: ignore[misc]
         except ProviderError as error:
-            unread |= dict.fromkeys(lot, f"could not be read: {error.error_class}: {error.message}")
+            unread |= dict.fromkeys(lot, f"could not be read: {error.described}")
             if len(unread) == len(ids):
                 raise
     return groups, unread
@@ -543,7 +543,7 @@ class _AlicloudGroupBuilder(GroupBuilder):
                 else self._guard.send(lambda: self._api.instances(bounds.id))
             )
         except ProviderError as error:
-            text = f"its instances could not be read: {error.error_class}: {error.message}"
+            text = f"its instances could not be read: {error.described}"
             return msgspec.structs.replace(self.broken(bounds, text), target=target_of(group))
         sizes = size_range(bounds, group)
         unremovables = sorted(

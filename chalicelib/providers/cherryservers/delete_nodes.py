@@ -194,7 +194,7 @@ class _Removal:
             return InProgress(0.0, STEP, self.data)
         if not self._deleted and not self._removed.refused:
             raise interruption
-        note = f"{interruption.error_class}: {interruption.message}"
+        note = interruption.described
         return InProgress(max(_LOOK_AGAIN, interruption.retry_after), STEP, self.data, note)
 
     def end(self) -> Outcome:

@@ -102,8 +102,7 @@ class _Plans:
             try:
                 self._plans[slug] = context.api.plan(slug)
             except ProviderError as error:
-                cause = f"{error.error_class}: {error.message}"
-                self._problems[slug] = f"plan {slug} could not be read: {cause}"
+                self._problems[slug] = f"plan {slug} could not be read: {error.described}"
                 has_no_response = isinstance(error, Transient) and not error.code
                 if isinstance(error, Throttled) or has_no_response:
                     self._silence = self._problems[slug]

@@ -112,7 +112,7 @@ class _AccountQuota:
         try:
             return self._api.quota()
         except ProviderError as error:
-            self.problem = f"the quota could not be read: {error.error_class}: {error.message}"
+            self.problem = f"the quota could not be read: {error.described}"
         return None
 
     def is_used_up(self) -> bool:
@@ -523,9 +523,7 @@ class _ExoscaleGroupBuilder(GroupBuilder):
         try:
             self._types = self._api.instance_types(types) if types else {}
         except ProviderError as error:
-            self._types_problem = (
-                f"instance types could not be read: {error.error_class}: {error.message}"
-            )
+            self._types_problem = f"instance types could not be read: {error.described}"
             return
         members = [
             machine

@@ -539,7 +539,7 @@ class _CceGroupBuilder(GroupBuilder):
         try:
             flavor = self._api.flavors(zone).get(group.flavor)
         except ProviderError as error:
-            problem = f"flavours could not be read: {error.error_class}: {error.message}"
+            problem = f"flavours could not be read: {error.described}"
             if isinstance(error, Throttled | Unauthorized):  # a refusal applies to every AZ
                 self._flavors_problem = problem
             return CceTemplate(None, problem)

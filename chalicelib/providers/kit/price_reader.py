@@ -170,7 +170,7 @@ class PriceReader:
     def _stop(self, error: ProviderError) -> VendorPrice:
         """Return the failure of the API. Our own pace is over soon, so it is not remembered."""
         denied = isinstance(error, Unauthorized)
-        text = f"{self._subject} could not be read: {error.error_class}: {error.message}"
+        text = f"{self._subject} could not be read: {error.described}"
         if denied:
             text = (
                 f"the key may not read {self._subject} (it needs {self._permission}): "
