@@ -68,14 +68,17 @@ from chalicelib.providers.kit.errors import (
 )
 from chalicelib.providers.kit.group_builder import placeholder_group
 from chalicelib.providers.kit.node_identity import PermanentConflict
-from chalicelib.providers.kit.sized_group import (
+from chalicelib.providers.kit.removal_guard import (
     Targets,
-    changed_size,
+    check_minimum,
     check_nodes,
+    read_targets,
+)
+from chalicelib.providers.kit.sized_group import (
+    changed_size,
     check_sizes,
     lower_as_planned,
     lower_by_placeholders,
-    read_targets,
 )
 
 STEP, SPARE = "remove", "spare"
@@ -92,6 +95,11 @@ _LATE_POLLS = 6
 
 
 # -- targets
+
+
+def targets_of(operation: Operation) -> Targets:
+    """Return the targets; raises InvalidRequest."""
+    return read_targets(operation, handle_of, placeholder_group, "ECS instance")
 
 
 def listed_in(
@@ -181,7 +189,7 @@ def delete_together(
 def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | Outcome:
     """Return what is left to remove, after lowering the capacity by the placeholders; Failed if the
     size has increased. Raises ProviderError."""
-    targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
+    targets = targets_of(operation)
     group = context.group(operation.spec.group)
     # The full list is read only if the desired capacity is to be lowered; otherwise even a
     # large group costs one call.
@@ -210,9 +218,7 @@ def _joining(
     targets: dict[str, Targets] = {}
     for operation in ready:
         with suppress(BadInput, InvalidRequest):
-            targets[operation.spec.id] = read_targets(
-                operation, handle_of, placeholder_group, "ECS instance"
-            )
+            targets[operation.spec.id] = targets_of(operation)
     names = [name for each in targets.values() for name in each.machines]
     listed = listed_in(context, removal.group.scaling_group_id, names) if names else {}
     joined, requested, room = list[_Removal](), set(removal.lot), removal.room
@@ -239,7 +245,7 @@ def _joining(
 def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError. There is
     nothing to undo, because ESS is not modified before the removal request."""
-    targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
+    targets = targets_of(operation)
     listed = listed_in(context, operation.spec.group, targets.machines) if targets.machines else {}
     if any(is_alive(name, listed) for name in targets.machines):
         return True
@@ -385,7 +391,7 @@ class _Removal:
         size = self._size_after(len(self._alive))
         if size < self._least:
             self._context.check_idle(self._name)
-            raise InvalidRequest(f"{self._name}: {size} would be below the minimum {self._least}")
+        check_minimum(self._name, size, self._least)
 
     @property
     def _least(self) -> int:

@@ -65,18 +65,22 @@ from chalicelib.providers.kit.errors import (
 )
 from chalicelib.providers.kit.group_builder import placeholder_group
 from chalicelib.providers.kit.node_identity import PermanentConflict
+from chalicelib.providers.kit.removal_guard import (
+    Targets,
+    check_minimum,
+    check_nodes,
+    read_targets,
+    refuse_foreign,
+)
 from chalicelib.providers.kit.services import UNANSWERED
 from chalicelib.providers.kit.sized_group import (
     Floor,
     SizedGroup,
-    Targets,
     changed_size,
-    check_nodes,
     check_sizes,
     look_again,
     lower_as_planned,
     lower_by_placeholders,
-    read_targets,
 )
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
@@ -140,9 +144,7 @@ def _targets_to_evict(
             foreign[name] = owner or "no pool"
         elif not leaving:
             late.append(name)
-    if foreign:
-        places = "; ".join(f"{name} is in {place}" for name, place in sorted(foreign.items()))
-        raise InvalidRequest(f"{places}, and not in {pool.title}")
+    refuse_foreign(foreign, pool.title)
     return (*(name for name in targets.machines if name in pool.members), *late)
 
 
@@ -282,8 +284,7 @@ def _eviction(
     # include our own request.
     least = least_of(pool, context.bounds(pool))
     size = pool.target - len(names)
-    if size < least:
-        raise InvalidRequest(f"{pool.title}: {size} would be below the minimum {least}")
+    check_minimum(pool.title, size, least)
     return ExoscaleEviction(pool, names, size - least)
 
 
