@@ -51,7 +51,7 @@ from chalicelib.providers.alicloud.provider_ids import (
     placeholder_id,
 )
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings
-from chalicelib.providers.alicloud.vswitches import ZONE, possible_zones, uncertain_switches
+from chalicelib.providers.alicloud.vswitches import possible_zones, uncertain_switches
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.kit.group_builder import (
@@ -60,6 +60,7 @@ from chalicelib.providers.kit.group_builder import (
     placeholder_handle,
     placeholders,
 )
+from chalicelib.providers.kit.node_template import ZONE
 from chalicelib.providers.kit.price_reader import VendorPrice, with_price
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from chalicelib.model.node import Node
 from chalicelib.providers.alicloud.decoding import ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.error_mapping import is_denied
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.kit.node_template import ZONE
 from chalicelib.providers.kit.services import TtlCache
 
 PERMISSION = "vpc:DescribeVSwitches"
-ZONE = "topology.kubernetes.io/zone"
 _KNOWN, _UNKNOWN = 7 * 86400.0, 3600.0  # seconds to cache a zone, and that a VSwitch has none
 _DENIED, _FAILED = 6 * 3600.0, 600.0  # seconds until the next attempt
 _MOST_CALLS, _LONGEST = 10, 5.0  # per pass: calls, and seconds after which no further one begins

@@ -54,7 +54,6 @@ from chalicelib.providers.huaweicloud.models import (
 )
 from chalicelib.providers.huaweicloud.node_template import (
     UNPROMISED,
-    CceTemplate,
     is_spot_node,
     make_template,
 )
@@ -69,6 +68,7 @@ from chalicelib.providers.huaweicloud.provider_ids import (
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import InstallFailed, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.kit.group_builder import GroupBuilder, instance_state, placeholders
+from chalicelib.providers.kit.node_template import GroupTemplate
 from chalicelib.providers.kit.price_reader import with_price
 from chalicelib.providers.kit.services import TtlCache
 
@@ -532,9 +532,9 @@ class _CceGroupBuilder(GroupBuilder):
         node = self._names.node_of(machine.id)
         return machine.spot or (node is not None and is_spot_node(node.labels))
 
-    def _template(self, pool: NodePool, group: ScaleGroup) -> CceTemplate:
+    def _template(self, pool: NodePool, group: ScaleGroup) -> GroupTemplate:
         if self._flavors_problem:
-            return CceTemplate(None, self._flavors_problem)
+            return GroupTemplate(None, self._flavors_problem)
         zone = group.az if is_zone(group.az) else ""
         try:
             flavor = self._api.flavors(zone).get(group.flavor)
@@ -542,7 +542,7 @@ class _CceGroupBuilder(GroupBuilder):
             problem = f"flavours could not be read: {error.described}"
             if isinstance(error, Throttled | Unauthorized):  # a refusal applies to every AZ
                 self._flavors_problem = problem
-            return CceTemplate(None, problem)
+            return GroupTemplate(None, problem)
         return make_template(pool, group, flavor, self._settings.region, self._settings.reserve)
 
 
