@@ -39,12 +39,12 @@ class GroupBuilder:
             self.gaps.append(MissingData(kind, text, place=place))
 
 
-def instance_state(reported: InstanceState, *, is_node: bool) -> InstanceState:
-    """Return the state of an instance. reported: by the vendor. A node has been created, whatever
-    the vendor says; its readiness is judged by the planner."""
-    if is_node and reported is InstanceState.CREATING:
+def instance_state(reported_state: InstanceState, *, is_node: bool) -> InstanceState:
+    """Return the state of an instance. reported_state: by the vendor. A node has been created,
+    whatever the vendor says; its readiness is judged by the planner."""
+    if is_node and reported_state is InstanceState.CREATING:
         return InstanceState.RUNNING
-    return reported
+    return reported_state
 
 
 # -- placeholders

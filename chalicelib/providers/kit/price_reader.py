@@ -186,7 +186,6 @@ class PriceReader:
                 f"the key may not read {self._subject} (it needs {self._permission}): "
                 f"{error.message}"
             )
-        due = (
-            0.0 if error.code == OWN_PACE else self._now() + (DENIED_FOR if denied else FAILED_FOR)
-        )
+        pause = DENIED_FOR if denied else FAILED_FOR
+        due = 0.0 if error.code == OWN_PACE else self._now() + pause
         return VendorPrice(due=due, error=text[:_LONGEST_TEXT], denied=denied)

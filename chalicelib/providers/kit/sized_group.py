@@ -164,10 +164,10 @@ class Polls(msgspec.Struct, frozen=True):
         return round(min(self.longest, self.first * self.growth ** min(number, 20)), 1)
 
 
-def look_again(operation: Operation, pending: InProgress, enough: int) -> InProgress | None:
-    """Return the pending outcome with one more look at doubtful numbers counted in its data; None
+def look_again(operation: Operation, progress: InProgress, enough: int) -> InProgress | None:
+    """Return the progress with one more look at doubtful numbers counted in its data; None
     if that look is the last of so many, after which the numbers are accepted."""
     looks = counted(operation, LOOKS) + 1
     if looks >= enough:
         return None
-    return msgspec.structs.replace(pending, data={**pending.data, LOOKS: str(looks)})
+    return msgspec.structs.replace(progress, data={**progress.data, LOOKS: str(looks)})
