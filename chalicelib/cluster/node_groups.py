@@ -34,11 +34,7 @@ def read_node_groups(
         try:
             observed = provider.observe(nodes)
         except ProviderError as error:
-            problem = (
-                error.message
-                if error.code == NOT_GIVEN
-                else f"{error.error_class}: {error.message}"
-            )
+            problem = error.message if error.code == NOT_GIVEN else error.described
         except MALFORMED as error:
             # Each provider isolates its objects; an error that escapes must not cost the
             # other providers their pass.

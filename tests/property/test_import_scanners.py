@@ -34,7 +34,7 @@ from chalicelib.model.quantity import parse_duration, parse_quantity
 from chalicelib.policy.diagnostics import Diagnostics, Scalar
 from chalicelib.policy.providers import PROVIDERS, section_of
 from chalicelib.policy.sections import CRON
-from chalicelib.providers.cherryservers import definition_reader, pool_definition
+from chalicelib.providers.cherryservers import gcfg, pool_definition
 from chalicelib.providers.clusterapi.node_template import parse_taint
 from chalicelib.providers.clusterapi.settings import parse_labels, parse_spec
 from tests.amounts import examples
@@ -112,8 +112,9 @@ _SCANNERS: dict[str, Callable[[str], Any]] = {
     "placeholder": remedy_for,
     "helm": lambda text: template_problems("a", text),
     "public config": public_config,
-    "gcfg": lambda text: definition_reader.parse_gcfg(text, "a"),
-    "gcfg value": lambda text: definition_reader.parse_gcfg(f"[Global]\na = {text}", "a"),
+    "gcfg": lambda text: gcfg.parse_gcfg(text, "a"),
+    "readable gcfg": lambda text: gcfg.readable_sections(f"[Global]\n{text}"),
+    "gcfg value": lambda text: gcfg.parse_gcfg(f"[Global]\na = {text}", "a"),
     "go template": lambda text: pool_definition.parse_template(text.encode(), ("A",), "a"),
     "cron": lambda text: CRON.read(
         Scalar(text, plain=False, line=1, column=1), (), Diagnostics("a")

@@ -16,10 +16,9 @@ from chalicelib.cli.migrate.autoscaler_input import FileMount
 from chalicelib.cli.migrate.command_line import remedy_for
 from chalicelib.cli.migrate.report import Draft, Verdict
 from chalicelib.policy.diagnostics import closest
+from chalicelib.providers.cherryservers.gcfg import readable_sections
 
 _DEFAULT = "default"
-_HEADER = re.compile(r'\s*\[\s*([A-Za-z]{1,40})\s*(?:"([^"\n]{1,100})")?\s*\]\s*\Z')
-_SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{0,60})\s*=\s*(.{0,200})\Z")
 # of a hostname, filled in per server
 _FIELD = re.compile(r"\{\{-?\s*\.(?:ClusterName|NodeGroup|RandString8)\s*-?\}\}")
 _SHOWN = (
@@ -38,6 +37,7 @@ _HIDDEN = ("cloudinit", "ssh-key-ids")
 _SPELLINGS = {"api-server": "api-server-endpoint"}
 _INHERITED = ("region", "plan", "os")  # without them no server can be bought
 _MOST_SECTIONS, _MOST_LINES = 200, 5_000
+_LONGEST_NAME, _LONGEST_VALUE = 100, 200
 
 
 class _Section(msgspec.Struct):
@@ -97,19 +97,22 @@ def names_cluster(config: FileMount) -> bool:
 def _sections(text: str) -> tuple[dict[str, _Section], _Section | None]:
     """Return (pool -> section, the section [Global]). Equal sections are one, in
     which later values count."""
+    lines = text.split("\n")[:_MOST_LINES]
     pools: dict[str, _Section] = {}
     common: _Section | None = None
-    current: _Section | None = None
-    for number, line in enumerate(text.splitlines()[:_MOST_LINES], 1):
-        if header := _HEADER.match(line):
-            kind, pool = header[1].lower(), header[2]
-            current = None
-            if kind == "global" and pool is None:
-                current = common = common or _Section(line.strip(), number, {})
-            elif kind == "nodegroupdef" and pool and len(pools) < _MOST_SECTIONS:
-                current = pools.setdefault(pool, _Section(line.strip(), number, {}))
-        elif current is not None and (setting := _SETTING.match(line)):
-            current.settings[setting[1].lower()] = (setting[2].strip().strip('"'), number)
+    for part in readable_sections("\n".join(lines)):
+        if len(part.sub or "") > _LONGEST_NAME:
+            continue
+        title, pool = lines[part.line - 1].strip(), part.sub
+        if part.name == "global" and pool is None:
+            section = common = common or _Section(title, part.line, {})
+        elif part.name == "nodegroupdef" and pool and len(pools) < _MOST_SECTIONS:
+            section = pools.setdefault(pool, _Section(title, part.line, {}))
+        else:
+            continue
+        for entry in part.entries:
+            if entry.value is not None and len(entry.value) <= _LONGEST_VALUE:
+                section.settings[entry.key] = (entry.value, entry.line)
     return pools, common
 
 

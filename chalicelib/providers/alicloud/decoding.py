@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from chalicelib.providers.alicloud.error_mapping import error_for
-from chalicelib.providers.kit.errors import Unknown
+from chalicelib.providers.kit.errors import Unknown, shape_error
 from chalicelib.providers.kit.http import VendorResponse
 from chalicelib.providers.kit.price_reader import currency_code, price_of
 
@@ -43,9 +43,7 @@ def decode(response: VendorResponse, kind: type[T]) -> T:
     try:
         return msgspec.convert(body, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Unknown(
-            f"{response.call}: the answer has another shape than expected: {error}"
-        ) from None
+        raise shape_error(response.call, error) from None
 
 
 def _normalised(value: Any, name: str = "") -> Any:

@@ -44,20 +44,19 @@ from chalicelib.providers.alicloud.node_groups import (
     failed,
     failure,
     no_removal,
-    occupied,
     running,
     size_range,
     surplus,
     target_of,
     unremovable,
 )
-from chalicelib.providers.alicloud.provider_ids import handle_of, identify, placeholder_group
+from chalicelib.providers.alicloud.provider_ids import handle_of, identify
 from chalicelib.providers.alicloud.scale_up import (
     ACTIVITY,
     FOLLOWING,
     AlicloudContext,
     client_token,
-    lower,
+    sized_group,
 )
 from chalicelib.providers.kit.errors import (
     Conflict,
@@ -67,15 +66,19 @@ from chalicelib.providers.kit.errors import (
     Throttled,
     Transient,
 )
+from chalicelib.providers.kit.group_builder import placeholder_group
 from chalicelib.providers.kit.node_identity import PermanentConflict
-from chalicelib.providers.kit.sized_group import (
+from chalicelib.providers.kit.removal_guard import (
     Targets,
-    changed_size,
+    check_minimum,
     check_nodes,
-    check_sizes,
-    other_size,
     read_targets,
-    size_without,
+)
+from chalicelib.providers.kit.sized_group import (
+    changed_size,
+    check_sizes,
+    lower_as_planned,
+    lower_by_placeholders,
 )
 
 STEP, SPARE = "remove", "spare"
@@ -92,6 +95,11 @@ _LATE_POLLS = 6
 
 
 # -- targets
+
+
+def targets_of(operation: Operation) -> Targets:
+    """Return the targets; raises InvalidRequest."""
+    return read_targets(operation, handle_of, placeholder_group, "ECS instance")
 
 
 def listed_in(
@@ -178,10 +186,10 @@ def delete_together(
         ) from None
 
 
-def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | Failed:
+def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | Outcome:
     """Return what is left to remove, after lowering the capacity by the placeholders; Failed if the
     size has increased. Raises ProviderError."""
-    targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
+    targets = targets_of(operation)
     group = context.group(operation.spec.group)
     # The full list is read only if the desired capacity is to be lowered; otherwise even a
     # large group costs one call.
@@ -193,10 +201,12 @@ def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | 
         check_membership(context, operation.spec.group, targets.machines, listed)
     if operation.spec.kind is OperationKind.DELETE_INSTANCES and removal.unrequested:
         check_nodes_of(context, operation, removal.unrequested)
-    if targets.placeholders and (
-        conflict := _lower_by_placeholders(context, operation, group, listed, targets)
-    ):
-        return conflict
+    # instances that were not created are not part of the size of a group without a desired capacity
+    if group.enable_desired_capacity:
+        group_size = sized_group(context, operation, group, listed.values)
+        failed = lower_by_placeholders(operation, targets, group_size)
+        if failed is not None:
+            return failed
     return removal
 
 
@@ -208,9 +218,7 @@ def _joining(
     targets: dict[str, Targets] = {}
     for operation in ready:
         with suppress(BadInput, InvalidRequest):
-            targets[operation.spec.id] = read_targets(
-                operation, handle_of, placeholder_group, "ECS instance"
-            )
+            targets[operation.spec.id] = targets_of(operation)
     names = [name for each in targets.values() for name in each.machines]
     listed = listed_in(context, removal.group.scaling_group_id, names) if names else {}
     joined, requested, room = list[_Removal](), set(removal.lot), removal.room
@@ -237,7 +245,7 @@ def _joining(
 def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError. There is
     nothing to undo, because ESS is not modified before the removal request."""
-    targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
+    targets = targets_of(operation)
     listed = listed_in(context, operation.spec.group, targets.machines) if targets.machines else {}
     if any(is_alive(name, listed) for name in targets.machines):
         return True
@@ -383,7 +391,7 @@ class _Removal:
         size = self._size_after(len(self._alive))
         if size < self._least:
             self._context.check_idle(self._name)
-            raise InvalidRequest(f"{self._name}: {size} would be below the minimum {self._least}")
+        check_minimum(self._name, size, self._least)
 
     @property
     def _least(self) -> int:
@@ -441,33 +449,5 @@ def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
         raise InvalidRequest(
             f"{name} has no desired capacity: its size is the {size} instances it has"
         )
-    if size != operation.spec.from_size:
-        return other_size(operation, name, size)
-    existing = occupied(group, context.api.instances(name))
-    if to_size < existing:
-        raise InvalidRequest(f"{name}: {to_size} is below the {existing} instances that exist")
-    if to_size < group.min_size:
-        raise InvalidRequest(f"{name}: {to_size} is below the group's MinSize {group.min_size}")
-    lower(context, operation, group, to_size)
-    return changed_size(operation)
-
-
-def _lower_by_placeholders(
-    context: AlicloudContext,
-    operation: Operation,
-    group: ScalingGroup,
-    listed: Mapping[str, ScalingInstance],
-    targets: Targets,
-) -> Failed | None:
-    """Lower the desired capacity by the number of instances that were never created.
-    Failed if it has increased."""
-    if not group.enable_desired_capacity:
-        return None  # instances that were not created are not part of such a group's size
-    least = max(occupied(group, listed.values()), group.min_size)
-    size = size_without(
-        operation, len(targets.placeholders), operation.spec.group, group.desired_capacity, least
-    )
-    if isinstance(size, int):
-        lower(context, operation, group, size)
-        return None
-    return size
+    group_size = sized_group(context, operation, group, lambda: context.api.instances(name))
+    return lower_as_planned(operation, group_size) or changed_size(operation)

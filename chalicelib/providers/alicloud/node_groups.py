@@ -48,13 +48,19 @@ from chalicelib.providers.alicloud.node_template import (
 )
 from chalicelib.providers.alicloud.provider_ids import (
     AlicloudGroupNames,
-    placeholder_handle,
     placeholder_id,
 )
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings
-from chalicelib.providers.alicloud.vswitches import ZONE, possible_zones, uncertain_switches
+from chalicelib.providers.alicloud.vswitches import possible_zones, uncertain_switches
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.kit.group_builder import (
+    GroupBuilder,
+    instance_state,
+    placeholder_handle,
+    placeholders,
+)
+from chalicelib.providers.kit.node_template import ZONE
 from chalicelib.providers.kit.price_reader import VendorPrice, with_price
 
 T = TypeVar("T")
@@ -285,7 +291,6 @@ _STATES: Mapping[str, InstanceState] = MappingProxyType(
         "Removing:Wait": InstanceState.DELETING,
     }
 )
-_MOST_PLACEHOLDERS = 1000  # maximum instances that ESS creates in one step
 
 
 def _instances(
@@ -309,13 +314,11 @@ def _instance(
     """Build one instance. In an unknown state it is running if it is a node,
     otherwise it is being created."""
     node = names.node_of(instance.instance_id)
-    state = _STATES.get(instance.lifecycle_state, InstanceState.CREATING)
-    if node is not None and state is InstanceState.CREATING:
-        # a pending life-cycle hook does not prevent the kubelet from joining
-        state = InstanceState.RUNNING
+    reported = _STATES.get(instance.lifecycle_state, InstanceState.CREATING)
     return Instance(
         names.spell(instance.instance_id),
-        state,
+        # a pending life-cycle hook does not prevent the kubelet from joining
+        instance_state(reported, is_node=node is not None),
         handle=instance.instance_id,
         node=node.name if node is not None else "",
         held=unremovable(instance),
@@ -401,7 +404,7 @@ def _read_groups(
         try:
             groups |= guard.send(lambda lot=lot: api.groups(lot))  # type: ignore[misc]
         except ProviderError as error:
-            unread |= dict.fromkeys(lot, f"could not be read: {error.error_class}: {error.message}")
+            unread |= dict.fromkeys(lot, f"could not be read: {error.described}")
             if len(unread) == len(ids):
                 raise
     return groups, unread
@@ -482,9 +485,7 @@ def observe(api: AlicloudApi, settings: AlicloudSettings, nodes: Sequence[Node])
     return Observation(built, tuple(builder.gaps))
 
 
-class _AlicloudGroupBuilder:
-    """Builds one group after another and collects the gaps."""
-
+class _AlicloudGroupBuilder(GroupBuilder):
     def __init__(
         self,
         api: AlicloudApi,
@@ -494,13 +495,13 @@ class _AlicloudGroupBuilder:
         blueprints: Mapping[str, Blueprint],
         listed: Mapping[str, list[ScalingInstance]],
     ) -> None:
+        super().__init__(PROVIDER)
         self._api, self._guard, self._settings, self._listed = api, guard, settings, listed
         self._names, self._blueprints = names, blueprints
         self._types: dict[str, InstanceType] = {}
         self._types_problem = ""
         self._zones: dict[str, frozenset[str]] = {}
         self._switch_zones: dict[str, str] = {}
-        self.gaps: list[MissingData] = []
         self.has_spot_instances = False
         """Whether any of the groups built has an instance that ECS may take back."""
 
@@ -543,7 +544,7 @@ class _AlicloudGroupBuilder:
                 else self._guard.send(lambda: self._api.instances(bounds.id))
             )
         except ProviderError as error:
-            text = f"its instances could not be read: {error.error_class}: {error.message}"
+            text = f"its instances could not be read: {error.described}"
             return msgspec.structs.replace(self.broken(bounds, text), target=target_of(group))
         sizes = size_range(bounds, group)
         unremovables = sorted(
@@ -551,13 +552,13 @@ class _AlicloudGroupBuilder:
         )
         more = ", …" if len(unremovables) > _SHOWN else ""
         if sizes.doubt:
-            self._warn(bounds.id, sizes.doubt)
+            self.warn(bounds.id, sizes.doubt)
         if unremovables:  # a warning before scale-down attempts to remove them
             text = (
                 "protected or attached manually, so not removed: "
                 f"{', '.join(unremovables[:_SHOWN])}{more}"
             )
-            self._warn(bounds.id, text)
+            self.warn(bounds.id, text)
         template, options, problem = self._template(group, instances)
         blueprint = self._blueprints[bounds.id]
         spot = bool(spot_strategy(group, blueprint))
@@ -565,7 +566,7 @@ class _AlicloudGroupBuilder:
             spot or instance.spot_strategy in SPOT for instance in instances
         )
         self._zones[bounds.id] = frozenset(instance.zone_id for instance in instances) - {""}
-        placeholders, activity = self._placeholders(group, instances)
+        missing_ones, activity = self._placeholders(group, instances)
         return NodeGroup(
             id=bounds.id,
             provider=PROVIDER,
@@ -574,7 +575,7 @@ class _AlicloudGroupBuilder:
             target=target_of(group),
             instances=(
                 *_instances(group, blueprint.version, instances, self._names),
-                *placeholders,
+                *missing_ones,
             ),
             template=template,
             template_error=problem,
@@ -614,12 +615,8 @@ class _AlicloudGroupBuilder:
         rates, rates_denied = (
             self._api.interruption_rates(list(spot.values())) if spot else ({}, "")
         )
-        for kind, problem in (("Price", denied), ("InterruptionRate", rates_denied)):
-            if problem:
-                text = f"{problem}; grant it, or write readPrices: false"
-                self.gaps.append(
-                    MissingData(kind, text, place=f"spec.providers.{PROVIDER}.readPrices")
-                )
+        self.warn_of_denied("Price", denied)
+        self.warn_of_denied("InterruptionRate", rates_denied)
         return tuple(
             msgspec.structs.replace(
                 self._with_price(
@@ -665,10 +662,8 @@ class _AlicloudGroupBuilder:
         """Return placeholders for instances that are desired, do not exist and are known to have
         failed, and the scaling activity that is running, as far as activities are read.
 
-        A failed creation leaves no instance at ESS. With placeholders the planner, which considers
-        only those in state CREATING with an error, sees the failure in the same pass, backs the
-        group off, and lowers the target by deleting them. Instances below the group's own minimum
-        get none, because the desired capacity cannot be lowered for them."""
+        Instances below the group's own minimum get none, because the desired capacity cannot be
+        lowered for them."""
         name, region = group.scaling_group_id, self._settings.region
         existing = max(occupied(group, instances), group.min_size)
         missing = group.desired_capacity - existing if group.enable_desired_capacity else 0
@@ -677,23 +672,21 @@ class _AlicloudGroupBuilder:
         try:
             activities = self._api.activities(name)
         except ProviderError as trouble:
-            self._warn(name, f"why machines are missing could not be read: {trouble.message}")
+            self.warn(name, f"why machines are missing could not be read: {trouble.message}")
             return (), ""
         under_way = next(
             (activity.scaling_activity_id for activity in activities if not activity.over), ""
         )
         error = last_failure(activities)
-        numbers = range(min(missing, _MOST_PLACEHOLDERS)) if error else range(0)
-        placeholders = tuple(
-            Instance(
-                placeholder_id(region, name, number),
-                InstanceState.CREATING,
-                error,
-                handle=placeholder_handle(name, number),
-            )
-            for number in numbers
+        if error is None:
+            return (), under_way
+        missing_ones = placeholders(
+            missing,
+            error,
+            lambda number: placeholder_handle(name, number),
+            lambda handle: placeholder_id(region, handle),
         )
-        return placeholders, under_way
+        return missing_ones, under_way
 
     def _template(
         self, group: ScalingGroup, instances: list[ScalingInstance]
@@ -712,16 +705,6 @@ class _AlicloudGroupBuilder:
             settings.reserve,
         )
         for warning in (*tags.warnings, *template.warnings):
-            self._warn(name, warning)
+            self.warn(name, warning)
         problem = self._types_problem if template.problem and candidates(group, blueprint) else ""
         return template.node, tags.options, problem or template.problem
-
-    def _warn(self, group: str, detail: str) -> None:
-        self.gaps.append(
-            MissingData(
-                "NodeGroup",
-                detail,
-                name=group,
-                place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]",
-            )
-        )

@@ -25,7 +25,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions
-from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
+from chalicelib.model.node import Taint
 from chalicelib.model.quantity import parse_amount, parse_duration
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.alicloud.api import AlicloudApi
@@ -36,18 +36,28 @@ from chalicelib.providers.alicloud.decoding import (
     ScalingGroup,
     ScalingInstance,
 )
-from chalicelib.providers.alicloud.vswitches import ZONE, only_zone
+from chalicelib.providers.alicloud.vswitches import only_zone
 from chalicelib.providers.kit.errors import ProviderError, Throttled, Unauthorized
+from chalicelib.providers.kit.node_template import (
+    ARCH,
+    GPU,
+    INSTANCE_TYPE,
+    OS,
+    REGION,
+    TAINT_EFFECTS,
+    USUAL_PODS,
+    ZONE,
+    GroupTemplate,
+    is_label_key,
+    is_label_value,
+    template_name,
+    template_node,
+)
 
 # -- tags
 
 _PREFIX = "k8s.io/cluster-autoscaler/"
 _TEMPLATE = f"{_PREFIX}node-template/"
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
-_DOMAIN = re.compile(
-    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII
-)
-_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 # Domains of labels that a plain tag must not set, because nodes get them from other sources.
 _RESERVED = re.compile(r"(.*\.)?(kubernetes|k8s)\.io\Z", re.DOTALL)
 
@@ -63,18 +73,6 @@ class TagDeclaration(msgspec.Struct, frozen=True):
     resources: dict[str, int] = {}
     options: GroupOptions = GroupOptions()
     warnings: tuple[str, ...] = ()
-
-
-def is_label_value(text: str) -> bool:
-    """Whether the text is a valid Kubernetes label value."""
-    return not text or _NAME.match(text) is not None
-
-
-def is_label_key(text: str) -> bool:
-    """Whether the text is a valid Kubernetes label key: `name` or `domain/name`."""
-    domain, slash, name = text.rpartition("/")
-    valid_domain = not slash or (0 < len(domain) <= 253 and _DOMAIN.match(domain) is not None)
-    return valid_domain and _NAME.match(name) is not None
 
 
 def label_value(text: str) -> str:
@@ -129,7 +127,7 @@ class _AlicloudTagReader:
             self.labels[name] = value
         elif kind == "taint":
             text, _, effect = value.rpartition(":")
-            if not is_label_key(name) or not is_label_value(text) or effect not in _EFFECTS:
+            if not is_label_key(name) or not is_label_value(text) or effect not in TAINT_EFFECTS:
                 raise BadInput(
                     "tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule"
                 )
@@ -260,12 +258,10 @@ def _blueprint(source: ScalingConfiguration | LaunchTemplateData) -> Blueprint:
 
 # -- template
 
-GPU, GPU_LABEL = "nvidia.com/gpu", "aliyun.accelerator/nvidia_name"
+GPU_LABEL = "aliyun.accelerator/nvidia_name"
 # the vendor's cloud-controller-manager writes it on every node
 SPOT_LABEL = "node.alibabacloud.com/spot-strategy"
-_ARCH, _OS, _TYPE = "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"
-_REGION = "topology.kubernetes.io/region"
-_PODS, _GIB = 110, 2**30
+_GIB = 2**30
 _ARCHITECTURES = MappingProxyType({"X86": "amd64", "ARM": "arm64"})
 _CARDS = MappingProxyType(
     {"NVIDIA P4": "Tesla-P4", "NVIDIA M40": "M40", "NVIDIA P100": "P100", "NVIDIA V100": "V100"}
@@ -273,14 +269,6 @@ _CARDS = MappingProxyType(
 # Policies under which a group with a spot configuration also contains on-demand instances.
 _MIXED = frozenset({"COST_OPTIMIZED", "COMPOSABLE"})
 SPOT = frozenset({"SpotWithPriceLimit", "SpotAsPriceGo"})
-
-
-class AlicloudTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be scaled up from zero, and problem is the reason."""
-
-    node: Node | None
-    problem: str = ""
-    warnings: tuple[str, ...] = ()
 
 
 def candidates(group: ScalingGroup, blueprint: Blueprint) -> tuple[str, ...]:
@@ -303,7 +291,7 @@ def make_template(
     switch_zones: Mapping[str, str],
     region: str,
     reserve: Mapping[str, int],
-) -> AlicloudTemplate:
+) -> GroupTemplate:
     """Return the template of a group. types: instance types by name, without unknown ones;
     switch_zones: VSwitch -> its zone, as far as it is known; reserve: subtracted from each node's
     capacity, cpu in millicores and the rest in bytes. Raises nothing: what is missing is the
@@ -311,33 +299,28 @@ def make_template(
     names = candidates(group, blueprint)
     if not names:
         problem = "its scaling configuration names no instance type (it goes by pattern or by size)"
-        return AlicloudTemplate(None, blueprint.problem or f"{problem}; name the types in it")
+        return GroupTemplate(None, blueprint.problem or f"{problem}; name the types in it")
     described = [types[name] for name in names if name in types]
     usable = [each for each in described if each.cpu_core_count > 0 and each.memory_size > 0]
     if not usable:
-        return AlicloudTemplate(None, f"ECS knows none of {', '.join(names[:5])} in {region}")
+        return GroupTemplate(None, f"ECS knows none of {', '.join(names[:5])} in {region}")
     capacity = {
         CPU: 1000 * min(each.cpu_core_count for each in usable),
         MEMORY: int(_GIB * min(each.memory_size for each in usable)),
-        PODS: _PODS,
+        PODS: USUAL_PODS,
         EPHEMERAL: _GIB * blueprint.disk,
         GPU: min(each.gpu_amount for each in usable),
     }
     capacity = {
         resource: amount for resource, amount in capacity.items() if amount > 0
     } | declaration.resources
-    host = f"template-node-for-{group.scaling_group_id}"
     labels = {
-        _OS: "linux",
-        _REGION: region,
+        OS: "linux",
+        REGION: region,
         **_type_labels(usable),
         **_spot_label(group, blueprint),
         **({ZONE: zone} if (zone := only_zone(group, instances, switch_zones)) else {}),
         **declaration.labels,
-        HOSTNAME_LABEL: host,
-    }
-    allocatable = {
-        resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()
     }
     unknown = sorted(set(names) - {each.instance_type_id for each in usable})
     rows = (
@@ -346,7 +329,7 @@ def make_template(
             f"ECS does not know {', '.join(unknown[:5])}; it is left out of the template",
         ),
         (
-            _ARCH not in labels,
+            ARCH not in labels,
             "its instance types have several architectures, so its template has none; use one",
         ),
         (
@@ -354,17 +337,9 @@ def make_template(
             f"{blueprint.problem}; its disk and tags are not in the template",
         ),
     )
-    return AlicloudTemplate(
-        Node(
-            name=host,
-            labels=labels,
-            capacity=capacity,
-            taints=declaration.taints,
-            allocatable=allocatable,
-        ),
-        "",
-        tuple(text for applies, text in rows if applies),
-    )
+    name = template_name(group.scaling_group_id)
+    node = template_node(name, labels, capacity, reserve, declaration.taints)
+    return GroupTemplate(node, "", tuple(text for applies, text in rows if applies))
 
 
 def priced_type(
@@ -386,8 +361,8 @@ def spot_strategy(group: ScalingGroup, blueprint: Blueprint) -> str:
 def _type_labels(types: list[InstanceType]) -> dict[str, str]:
     """Return the labels whose values are equal for all types."""
     values = {
-        _ARCH: {_ARCHITECTURES.get(each.cpu_architecture.upper(), "") for each in types},
-        _TYPE: {each.instance_type_id for each in types},
+        ARCH: {_ARCHITECTURES.get(each.cpu_architecture.upper(), "") for each in types},
+        INSTANCE_TYPE: {each.instance_type_id for each in types},
         GPU_LABEL: {_card(each) for each in types},
     }
     return {

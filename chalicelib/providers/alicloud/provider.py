@@ -5,7 +5,6 @@ A running scaling activity does not count as a failed scale-up."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
@@ -50,9 +49,7 @@ from chalicelib.providers.kit.base import (
     question,
 )
 from chalicelib.providers.kit.http import Limits
-from chalicelib.providers.kit.node_identity import nodes as cluster_nodes
 from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.kit.services import KubeLists
 
 
 def open_api(
@@ -117,12 +114,6 @@ class AliCloud(BaseProvider[AlicloudContext]):
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 
-    def __init__(
-        self, api: AlicloudApi, settings: AlicloudSettings, kube: KubeLists | None = None
-    ) -> None:
-        joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(AlicloudContext(api, settings, joined))
-
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one call per twenty groups and one per fifty
         instances of each group."""
@@ -132,5 +123,5 @@ class AliCloud(BaseProvider[AlicloudContext]):
 def build(connection: Connection) -> AliCloud:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
-    kube = None if connection.kube is None else cast(KubeLists, connection.kube)
-    return AliCloud(open_api(connection, settings), settings, kube)
+    api = open_api(connection, settings)
+    return AliCloud(AlicloudContext(api, settings, connection.joined))

@@ -17,7 +17,6 @@ from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.kit.node_identity import Identity, N
 
 _SCHEME = "alicloud://"
-_PLACEHOLDER = "placeholder-"
 
 
 def parse(provider_id: str) -> tuple[str, str] | None:
@@ -79,24 +78,9 @@ class AlicloudGroupNames:
         return node.provider_id if node is not None else f"{self._scheme}{self._region}.{instance}"
 
 
-def placeholder_handle(group: str, number: int) -> str:
-    """Return `placeholder-{asg}-{n}`, the handle of a machine that was requested
-    and could not be created."""
-    return f"{_PLACEHOLDER}{group}-{number}"
-
-
-def placeholder_id(region: str, group: str, number: int) -> str:
-    """Return `{region}.placeholder-{asg}-{n}`. No instance id has this prefix."""
-    return f"{region}.{placeholder_handle(group, number)}"
-
-
-def placeholder_group(handle: str) -> str | None:
-    """Return the group in a placeholder's handle; None for an instance's."""
-    return (
-        handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
-        if handle.startswith(_PLACEHOLDER)
-        else None
-    )
+def placeholder_id(region: str, handle: str) -> str:
+    """Return the provider id of a placeholder, `{region}.placeholder-{asg}-{n}`."""
+    return f"{region}.{handle}"
 
 
 def handle_of(target: RemovalTarget) -> str:

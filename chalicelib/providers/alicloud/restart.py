@@ -28,12 +28,12 @@ from chalicelib.providers.alicloud.delete_nodes import (
     check_nodes_of,
     is_alive,
     listed_in,
+    targets_of,
 )
 from chalicelib.providers.alicloud.error_mapping import is_denied
-from chalicelib.providers.alicloud.provider_ids import handle_of, placeholder_group
 from chalicelib.providers.alicloud.scale_up import AlicloudContext
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError, Unauthorized
-from chalicelib.providers.kit.sized_group import Polls, read_targets
+from chalicelib.providers.kit.sized_group import Polls
 
 ANNOUNCE, _STARTED, _REQUESTED = "announce", "started", "requested"
 _FOLLOWING = Polls("restart", first=10.0, growth=1.5, longest=30.0)
@@ -68,7 +68,7 @@ def restart(context: AlicloudContext, operation: Operation) -> Outcome:
 
 
 def _instance_of(operation: Operation) -> str:
-    targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
+    targets = targets_of(operation)
     if len(targets.machines) != 1 or targets.placeholders:
         raise InvalidRequest("a restart is of exactly one instance")
     return targets.machines[0]

@@ -29,7 +29,7 @@ a desired capacity cannot grow with such a key.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 
 import msgspec
@@ -38,7 +38,11 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.policy.vendors.alicloud import AlicloudBounds
 from chalicelib.providers.alicloud.api import AlicloudApi
-from chalicelib.providers.alicloud.decoding import ScalingActivity, ScalingGroup
+from chalicelib.providers.alicloud.decoding import (
+    ScalingActivity,
+    ScalingGroup,
+    ScalingInstance,
+)
 from chalicelib.providers.alicloud.error_mapping import is_denied, is_no_change
 from chalicelib.providers.alicloud.node_groups import (
     created,
@@ -62,7 +66,15 @@ from chalicelib.providers.kit.errors import (
     Unknown,
 )
 from chalicelib.providers.kit.node_identity import Seen
-from chalicelib.providers.kit.sized_group import Polls, changed_size, check_sizes, other_size
+from chalicelib.providers.kit.sized_group import (
+    Floor,
+    Polls,
+    SizedGroup,
+    changed_size,
+    check_sizes,
+    lower_towards,
+    other_size,
+)
 
 ACTIVITY = "activity"  # of the operation's data: the id of the activity that is followed
 BEFORE = "before"  # the newest activity before ModifyScalingGroup, "" if there was none
@@ -116,7 +128,7 @@ def client_token(operation: Operation, *parts: str) -> str:
     return f"outscaler-{hashlib.sha256(text).hexdigest()[:_TOKEN]}"
 
 
-def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, size: int) -> None:
+def _lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, size: int) -> None:
     """Set a lower desired capacity without a scaling activity. The caller has seen that no instance
     is above it; that holds only while nothing is under way, and where ESS does not cut the number
     down to a smaller maximum. Raises ProviderError, Conflict while something is."""
@@ -137,6 +149,30 @@ def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, s
             context.api.set_desired(name, size)
         elif not is_no_change(error):
             raise
+
+
+def sized_group(
+    context: AlicloudContext,
+    operation: Operation,
+    group: ScalingGroup,
+    instances: Callable[[], Iterable[ScalingInstance]],
+) -> SizedGroup:
+    """Return the size of a group that has a desired capacity, and how it is lowered. instances: all
+    of the group."""
+
+    def floors() -> tuple[Floor, ...]:
+        existing = occupied(group, instances())
+        return (
+            Floor(existing, f"the {existing} instances that exist"),
+            Floor(group.min_size, f"the group's MinSize {group.min_size}"),
+        )
+
+    return SizedGroup(
+        operation.spec.group,
+        group.desired_capacity,
+        floors,
+        lambda size: _lower(context, operation, group, size),
+    )
 
 
 # -- scale-up
@@ -252,10 +288,9 @@ def _take_back(context: AlicloudContext, operation: Operation) -> None:
     group = context.group(operation.spec.group)
     if group.desired_capacity != operation.spec.to_size:
         return
-    existing = occupied(group, context.api.instances(operation.spec.group))
-    size = max(operation.spec.from_size, existing, group.min_size)
-    if size < operation.spec.to_size:
-        lower(context, operation, group, size)
+    name = operation.spec.group
+    group_size = sized_group(context, operation, group, lambda: context.api.instances(name))
+    lower_towards(operation.spec.from_size, group_size)
 
 
 def _progress(context: AlicloudContext, operation: Operation, activity: ScalingActivity) -> Outcome:

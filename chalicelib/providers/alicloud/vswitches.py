@@ -15,13 +15,12 @@ from chalicelib.model.node import Node
 from chalicelib.providers.alicloud.decoding import ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.error_mapping import is_denied
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.kit.node_template import ZONE
+from chalicelib.providers.kit.price_reader import DENIED_FOR, FAILED_FOR, within_limits
 from chalicelib.providers.kit.services import TtlCache
 
 PERMISSION = "vpc:DescribeVSwitches"
-ZONE = "topology.kubernetes.io/zone"
 _KNOWN, _UNKNOWN = 7 * 86400.0, 3600.0  # seconds to cache a zone, and that a VSwitch has none
-_DENIED, _FAILED = 6 * 3600.0, 600.0  # seconds until the next attempt
-_MOST_CALLS, _LONGEST = 10, 5.0  # per pass: calls, and seconds after which no further one begins
 _FORM = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", re.ASCII)
 _API = ""  # the cache's name of what applies to all VSwitches
 
@@ -51,10 +50,8 @@ class SwitchZones:
         return {name: zone for name, zone in cached.items() if zone}
 
     def _read_missing(self, names: Iterable[str]) -> dict[str, str | None]:
-        began, zones = self._now(), dict[str, str | None]()
-        for name in list(names)[:_MOST_CALLS]:
-            if not 0 <= self._now() - began < _LONGEST:
-                break
+        zones: dict[str, str | None] = {}
+        for name in within_limits(names, self._now):
             try:
                 zone = self._ask(name)
             except (InvalidRequest, NotFound):
@@ -69,7 +66,8 @@ class SwitchZones:
     def _stop(self, error: ProviderError) -> None:
         if is_denied(error):
             self.denied = f"the key may not read the zones of VSwitches (it needs {PERMISSION})"
-        self._cache.put({_API: self.denied}, known=_DENIED if self.denied else _FAILED, unknown=0.0)
+        seconds = DENIED_FOR if self.denied else FAILED_FOR
+        self._cache.put({_API: self.denied}, known=seconds, unknown=0.0)
 
 
 def uncertain_switches(group: ScalingGroup) -> frozenset[str]:

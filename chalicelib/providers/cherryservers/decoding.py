@@ -40,6 +40,7 @@ from chalicelib.providers.kit.errors import (
     Unauthorized,
     Unknown,
     class_for,
+    shape_error,
 )
 from chalicelib.providers.kit.http import VendorResponse
 
@@ -243,7 +244,7 @@ def read_row(value: Any, kind: type[S], place: str) -> S:
     try:  # key by key
         return _struct(value, kind, _DEEPEST)
     except msgspec.ValidationError as error:
-        raise Unknown(f"{place}: the answer has another shape than expected: {error}") from None
+        raise shape_error(place, error) from None
 
 
 def _struct(value: Any, kind: type[S], depth: int) -> S:

@@ -54,6 +54,7 @@ from chalicelib.providers.kit.errors import (
     Transient,
     Unauthorized,
 )
+from chalicelib.providers.kit.removal_guard import check_minimum
 from chalicelib.providers.kit.services import UNANSWERED
 
 LOT = 20
@@ -101,8 +102,7 @@ def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
     if protected := sorted(controllers & set(state.living)):
         raise InvalidRequest(f"server {protected[0]} is a node of the control plane")
     size = len(counted) - len(controllers) - len(state.living)
-    if size < minimum:
-        raise InvalidRequest(f"{operation.spec.group}: {size} would be below the minimum {minimum}")
+    check_minimum(operation.spec.group, size, minimum)
     refuse_changed_servers(
         context.nodes, operation, servers, {server.id: server for server in removal.to_delete}
     )
@@ -194,7 +194,7 @@ class _Removal:
             return InProgress(0.0, STEP, self.data)
         if not self._deleted and not self._removed.refused:
             raise interruption
-        note = f"{interruption.error_class}: {interruption.message}"
+        note = interruption.described
         return InProgress(max(_LOOK_AGAIN, interruption.retry_after), STEP, self.data, note)
 
     def end(self) -> Outcome:

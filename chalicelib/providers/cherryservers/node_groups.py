@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
 from chalicelib.providers.cherryservers.decoding import (
@@ -37,6 +36,7 @@ from chalicelib.providers.cherryservers.node_template import (
 from chalicelib.providers.cherryservers.pool_definition import Definition, fingerprint, labels_pool
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Throttled, Transient
+from chalicelib.providers.kit.group_builder import GroupBuilder, instance_state
 
 _NO_LABEL = (
     "its cloud-init does not set the label pool, which a new node is expected to have: pods that "
@@ -102,8 +102,7 @@ class _Plans:
             try:
                 self._plans[slug] = context.api.plan(slug)
             except ProviderError as error:
-                cause = f"{error.error_class}: {error.message}"
-                self._problems[slug] = f"plan {slug} could not be read: {cause}"
+                self._problems[slug] = f"plan {slug} could not be read: {error.described}"
                 has_no_response = isinstance(error, Transient) and not error.code
                 if isinstance(error, Throttled) or has_no_response:
                     self._silence = self._problems[slug]
@@ -121,19 +120,17 @@ class _Plans:
         return None, self._problems.get(slug, self._silence)
 
 
-class _CherryGroupBuilder:
-    """Builds one group after another and collects the gaps."""
-
+class _CherryGroupBuilder(GroupBuilder):
     def __init__(
         self, context: CherryContext, servers: ServerList, nodes: Sequence[Node], plans: _Plans
     ) -> None:
+        super().__init__(PROVIDER)
         self._settings = context.settings
         self._servers = servers
         self._plans = plans
         self._now = context.now()
         self._matching = Matching(nodes, servers, context.settings.controller_labels)
         self._reported: set[str] = set()
-        self.gaps: list[MissingData] = []
 
     def build(self, bounds: CherryBounds, definition: Definition) -> NodeGroup:
         """Build the node group of one policy entry."""
@@ -178,7 +175,7 @@ class _CherryGroupBuilder:
         members = []
         for server in self._servers.members(definition):
             if self._matching.is_control_plane(server):
-                self._warn(
+                self.warn(
                     group,
                     f"server {server.id} ({server.hostname}) bears the tags of this pool and is a "
                     "node of the control plane; it is ignored",
@@ -205,13 +202,13 @@ class _CherryGroupBuilder:
         unlabelled = [node.name for node in joined if POOL_LABEL not in node.labels]
         first_unlabelled = min(unlabelled, default="")
         if first_unlabelled:
-            self._warn(group, f"node {first_unlabelled} {_JOINED_WITHOUT}")
+            self.warn(group, f"node {first_unlabelled} {_JOINED_WITHOUT}")
 
     def _warn_of_tags(self, group: str, definition: Definition) -> None:
         cluster = definition.cluster_name
         tags = f"{CLUSTER_TAG}: {cluster} and {POOL_TAG}: {definition.pool}"
         for server in self._servers.tagged_otherwise(definition):
-            self._warn(
+            self.warn(
                 group,
                 f"server {server.id} ({server.hostname}) bears tags of another form, such as "
                 f"{CLUSTER_TAG}-{cluster}: it is not counted and never removed; give it the tags "
@@ -223,14 +220,11 @@ class _CherryGroupBuilder:
         state its deployment reports."""
         reported = self._servers.state(server)
         is_node = self._matching.node_of(server) is not None
-        state = reported.state
-        if is_node and state is InstanceState.CREATING:
-            state = InstanceState.RUNNING
         is_leaving = self._servers.leaves(server)
         is_in_rescue = server.status.strip().casefold() == RESCUE
         return Instance(
             self._matching.provider_id(server),
-            state,
+            instance_state(reported.state, is_node=is_node),
             None if is_node else reported.error,
             handle=str(server.id),
             node=self._matching.name_of(server),
@@ -246,8 +240,4 @@ class _CherryGroupBuilder:
         subject = subject or detail
         if subject not in self._reported:
             self._reported.add(subject)
-            self._warn(group, detail)
-
-    def _warn(self, group: str, detail: str) -> None:
-        place = f"spec.nodeGroups[provider={PROVIDER}, id={group}]"
-        self.gaps.append(MissingData("NodeGroup", detail, name=group, place=place))
+            self.warn(group, detail)

@@ -10,38 +10,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import msgspec
-
-from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.cherryservers.decoding import AvailableRegion, CherryPlan
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.kit.errors import OutOfStock
+from chalicelib.providers.kit.node_template import (
+    ARCH,
+    BETA_INSTANCE_TYPE,
+    GPU,
+    INSTANCE_TYPE,
+    OS,
+    REGION,
+    USUAL_PODS,
+    GroupTemplate,
+    template_node,
+)
 from chalicelib.providers.kit.price_reader import currency_code, price_of
 
-GPU, POOL_LABEL = "nvidia.com/gpu", "pool"
-_PODS = 110
-_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_REGION = "topology.kubernetes.io/region"
+POOL_LABEL = "pool"
 _BYTES = MappingProxyType({"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40})
-
-
-class CherryTemplate(msgspec.Struct, frozen=True):
-    """node None: the pool cannot be scaled up from zero, and problem is the reason. warnings:
-    what the template lacks."""
-
-    node: Node | None
-    problem: str = ""
-    warnings: tuple[str, ...] = ()
 
 
 def make_template(
     definition: Definition, plan: CherryPlan | None, reserve: Mapping[str, int]
-) -> CherryTemplate:
+) -> GroupTemplate:
     """Return the template of a pool. plan: None if the vendor has none of that slug; reserve:
     reserved by the kubelet, cpu in millicores and the rest in bytes."""
     if plan is None:
-        return CherryTemplate(
+        return GroupTemplate(
             None, f"plan {definition.plan!r} is not supported: the vendor has no plan of that slug"
         )
     name = plan.slug or definition.plan
@@ -58,29 +54,25 @@ def make_template(
     elif memory == 0:
         problem = f"plan {name} does not say how much memory it has"
     if problem:
-        return CherryTemplate(None, problem)
+        return GroupTemplate(None, problem)
     disk, warning = _disk(definition, plan)
     capacity = {
         CPU: 1000 * cores,
         MEMORY: memory or 0,
-        PODS: _PODS,
+        PODS: USUAL_PODS,
         GPU: 0,
         **({EPHEMERAL: disk} if disk else {}),
     }
-    allocatable = {
-        resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()
-    }
-    node_name, sold = f"{definition.pool}-asg-0", region_of(plan, definition.region)
+    sold = region_of(plan, definition.region)
     labels = {
         POOL_LABEL: definition.pool,
-        **dict.fromkeys(_TYPES, name),
-        _REGION: (sold.slug if sold else "") or definition.region,
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        HOSTNAME_LABEL: node_name,
+        **dict.fromkeys((INSTANCE_TYPE, BETA_INSTANCE_TYPE), name),
+        REGION: (sold.slug if sold else "") or definition.region,
+        ARCH: "amd64",
+        OS: "linux",
     }
-    node = Node(name=node_name, labels=labels, capacity=capacity, allocatable=allocatable)
-    return CherryTemplate(node, "", (warning,) if warning else ())
+    node = template_node(f"{definition.pool}-asg-0", labels, capacity, reserve)
+    return GroupTemplate(node, "", (warning,) if warning else ())
 
 
 def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:

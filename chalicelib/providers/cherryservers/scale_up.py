@@ -272,7 +272,7 @@ class _ScaleUp:
         if not self._fresh or self._progress.tries >= _TRIES:
             raise error
         progress = msgspec.structs.replace(self._progress, tries=self._progress.tries + 1)
-        note = f"{error.error_class}: {error.message}"
+        note = error.described
         return InProgress(
             max(WAITS[0], error.retry_after), _step(progress), progress.data(self._operation), note
         )
@@ -377,7 +377,7 @@ def _announce(
 ) -> InProgress:
     """Record what the next call may order."""
     announced = msgspec.structs.replace(progress, lot=progress.open(count)[:LOT])
-    note = "" if error is None else f"{error.error_class}: {error.message}"
+    note = "" if error is None else error.described
     return InProgress(pause, _step(announced), announced.data(operation), note)
 
 

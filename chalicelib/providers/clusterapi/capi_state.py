@@ -58,10 +58,10 @@ from chalicelib.providers.clusterapi.models import (
     CapiMachine,
     CapiResource,
     Metadata,
-    is_label_value,
 )
 from chalicelib.providers.clusterapi.settings import Spec, cluster_names
 from chalicelib.providers.kit.errors import ProviderError, Transient, Unauthorized
+from chalicelib.providers.kit.node_template import is_label_value
 
 ON_DELETE = "OnDelete"
 T = TypeVar("T", CapiResource, CapiMachine, CapiCluster, CapiHealthCheck)

@@ -12,7 +12,6 @@ are fields of CapiAnnotations and the latter constants, so that they are not con
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -86,27 +85,6 @@ _KEYS = {
         for name in ("delete_machine", "machine", "cluster_namespace", "cluster_name")
     },
 }
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
-_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
-
-
-def is_label_value(text: str) -> bool:
-    """Whether the text is a valid Kubernetes label value."""
-    return not text or _NAME.match(text) is not None
-
-
-def is_qualified_name(text: str) -> bool:
-    """Whether the text is a valid key of a Kubernetes label or taint: `name` or `domain/name`."""
-    domain, slash, name = text.rpartition("/")
-    if slash and not is_domain(domain):
-        return False
-    return _NAME.match(name) is not None
-
-
-def is_domain(text: str) -> bool:
-    """Whether the text is a DNS-1123 subdomain, like API groups and key prefixes."""
-    return 0 < len(text) <= 253 and _DOMAIN.match(text) is not None
-
 
 BOUND_ANNOTATIONS = (CapiAnnotations().min_size, CapiAnnotations().max_size)
 """The keys of a group's bounds with the default API group."""

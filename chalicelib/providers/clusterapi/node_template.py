@@ -26,33 +26,45 @@ from chalicelib.providers.clusterapi.models import (
     MOST_DOMAINS,
     CapiResource,
     InfrastructureReference,
-    is_domain,
-    is_label_value,
-    is_qualified_name,
 )
 from chalicelib.providers.clusterapi.settings import CapiSettings
+from chalicelib.providers.kit.node_template import (
+    ARCH,
+    BETA_INSTANCE_TYPE,
+    BETA_REGION,
+    BETA_ZONE,
+    INSTANCE_TYPE,
+    OS,
+    REGION,
+    TAINT_EFFECTS,
+    ZONE,
+    GroupTemplate,
+    is_domain,
+    is_label_key,
+    is_label_value,
+    template_name,
+    without_reserve,
+)
 from chalicelib.providers.kit.services import KubeApi
 
-_ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
 # Domains whose labels CAPI copies from the template to the Node, also of
 # subdomains for those in _MANAGED.
 _MANAGED_EXACT = "node-role.kubernetes.io"
 _MANAGED = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 # Labels for which a real node of the group takes precedence over annotations.
 _COPIED = (
-    _ARCH,
-    _OS,
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "topology.kubernetes.io/region",
-    _ZONE,
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
+    ARCH,
+    OS,
+    INSTANCE_TYPE,
+    BETA_INSTANCE_TYPE,
+    REGION,
+    ZONE,
+    BETA_REGION,
+    BETA_ZONE,
 )
 # maximum labels of a template; maximum characters of a qualified name
 _MOST_LABELS, _LONGEST_KEY = 1_000, 317
 _SHOWN = 80  # characters of an invalid entry that a warning repeats
-_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
 class Infrastructure(msgspec.Struct, frozen=True):
@@ -75,16 +87,12 @@ def no_infrastructure(_: CapiResource) -> Infrastructure:
     return Infrastructure()
 
 
-class CapiTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be scaled up without a node, and problem is the reason. volumes:
-    CSI driver -> maximum volumes of a new node, 0 for unlimited; devices: DRA driver -> devices
-    that a new node publishes."""
+class CapiTemplate(GroupTemplate, frozen=True):
+    """volumes: CSI driver -> maximum volumes of a new node, 0 for unlimited; devices: DRA driver ->
+    devices that a new node publishes."""
 
-    node: Node | None
-    problem: str = ""
-    warnings: tuple[str, ...] = ()
-    volumes: dict[str, int] = {}
-    devices: dict[str, int] = {}
+    volumes: dict[str, int] = msgspec.field(default_factory=dict)
+    devices: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def make_template(
@@ -116,15 +124,13 @@ def make_template(
     )
     if capacity.problem:
         return CapiTemplate(None, capacity.problem, warnings, volumes, devices)
-    node_name = f"template-node-for-{name}"
+    node_name = template_name(name)
+    labels = template_labels(node_name, kind, resource, settings, real_node, reported)
     node = Node(
         name=node_name,
-        labels=template_labels(node_name, kind, resource, settings, real_node, reported),
+        labels=labels,
         capacity=capacity.amounts,
-        allocatable={
-            resource_name: max(0, amount - settings.reserve.get(resource_name, 0))
-            for resource_name, amount in capacity.amounts.items()
-        },
+        allocatable=without_reserve(capacity.amounts, settings.reserve),
         taints=taints,
     )
     return CapiTemplate(node, "", warnings, volumes, devices)
@@ -141,13 +147,13 @@ def template_labels(
     """Return the labels; later sources take precedence. The sources are defaults and the zone of a
     single failure domain, the infrastructure object, the labels that CAPI copies, the `labels`
     annotation, and a real node."""
-    labels = {_ARCH: settings.scale_zero_default_arch, _OS: "linux", HOSTNAME_LABEL: name}
+    labels = {ARCH: settings.scale_zero_default_arch, OS: "linux", HOSTNAME_LABEL: name}
     if settings.zone_from_failure_domain and (zone := failure_domain(kind, resource)):
-        labels[_ZONE] = zone
+        labels[ZONE] = zone
     labels.update(
         {
             key: value
-            for key, value in ((_ARCH, infrastructure.architecture), (_OS, infrastructure.system))
+            for key, value in ((ARCH, infrastructure.architecture), (OS, infrastructure.system))
             if value
         }
     )
@@ -165,7 +171,7 @@ def _annotated_labels(resource: CapiResource) -> tuple[dict[str, str], tuple[str
     warnings = []
     for text in _entries(resource.annotations.get(CAPACITY + "labels", "")):
         key, equals, value = (part.strip() for part in text.partition("="))
-        if equals and is_qualified_name(key) and is_label_value(value):
+        if equals and is_label_key(key) and is_label_value(value):
             labels[key] = value
         else:
             warnings.append(
@@ -249,7 +255,7 @@ def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[st
     warnings = []
     template = resource.spec.template
     for taint in (template.spec.taints or ()) if template and template.spec else ():
-        if taint.propagation != "OnInitialization" and taint.effect in _EFFECTS:
+        if taint.propagation != "OnInitialization" and taint.effect in TAINT_EFFECTS:
             taints[taint.key, taint.effect] = Taint(taint.key, taint.effect, taint.value or "")
     for text in _entries(resource.annotations.get(CAPACITY + "taints", "")):
         if parsed := parse_taint(text):
@@ -270,9 +276,9 @@ def parse_taint(text: str) -> Taint | None:
     including an unknown effect."""
     body, _, effect = (part.strip() for part in text.partition(":"))
     key, _, value = (part.strip() for part in body.partition("="))
-    if ":" in effect or "=" in value or effect not in _EFFECTS:
+    if ":" in effect or "=" in value or effect not in TAINT_EFFECTS:
         return None
-    return Taint(key, effect, value) if is_qualified_name(key) and is_label_value(value) else None
+    return Taint(key, effect, value) if is_label_key(key) and is_label_value(value) else None
 
 
 # -- capacity One unreadable annotation makes the whole capacity unusable, as in upstream, because a
@@ -570,7 +576,7 @@ def _part(document: Any, key: str) -> dict[str, Any]:
 
 
 def _reported_amount(name: str, raw: object) -> int:
-    if not is_qualified_name(name):
+    if not is_label_key(name):
         raise BadInput(name, "that is not the name of a resource")
     if isinstance(raw, bool) or not isinstance(raw, int | str):
         raise BadInput(name, "it is neither a whole number nor a quantity")

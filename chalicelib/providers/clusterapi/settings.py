@@ -25,8 +25,6 @@ from chalicelib.policy.vendors.clusterapi import CapiSection
 from chalicelib.policy.vendors.settings import typed
 from chalicelib.providers.clusterapi.models import (
     CapiAnnotations,
-    is_label_value,
-    is_qualified_name,
 )
 from chalicelib.providers.kit.errors import (
     NOT_GIVEN,
@@ -36,6 +34,7 @@ from chalicelib.providers.kit.errors import (
     Unauthorized,
     class_for,
 )
+from chalicelib.providers.kit.node_template import is_label_key, is_label_value
 from chalicelib.providers.kit.services import Identified, KubeApi
 
 PLACE = "providers.clusterapi"
@@ -109,7 +108,7 @@ def _pairs(text: str, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _label(key: str, value: str, place: str) -> tuple[str, str]:
-    if not is_qualified_name(key):
+    if not is_label_key(key):
         raise BadInput(place, f"{key!r} cannot be the key of a label", _REMEDY)
     if not is_label_value(value):
         raise BadInput(place, f"{value!r} cannot be the value of a label", _REMEDY)

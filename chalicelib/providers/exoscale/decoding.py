@@ -170,7 +170,6 @@ S = TypeVar("S", InstancePool, Nodepool)
 
 _MOST_MACHINES = 2**31 - 1  # a larger size is invalid
 _LARGEST = 2**53  # for all other numbers; larger ones are not portable in JSON
-_LONGEST = 300
 
 # The fields kept of an item whose other fields have an unexpected structure.
 _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
@@ -223,7 +222,7 @@ def read_clusters(response: VendorResponse) -> tuple[SksCluster, ...]:
         pools = item.pop("nodepools", []) if isinstance(item, dict) else []
         with contextlib.suppress(Unknown):
             if not isinstance(pools, list):
-                raise _shape_error(response, "nodepools is not a list")
+                raise response.shape_error("nodepools is not a list")
             nodepools = _pools(response, pools, Nodepool)
             clusters.append(
                 msgspec.structs.replace(_decode(response, item, SksCluster), nodepools=nodepools)
@@ -278,29 +277,29 @@ def _check_not_empty(
 ) -> None:
     """Raise Unknown for a list of which nothing can be decoded."""
     if items and not decoded:
-        raise _shape_error(response, "nothing in it has an id of its own")
+        raise response.shape_error("nothing in it has an id of its own")
 
 
 def read_one(response: VendorResponse, kind: type[T], id_: str) -> T:
     """Return one item. id_: the requested one, in lower case. Raises Unknown for a malformed or a
     different item, Transient if it is not JSON."""
-    body = _object(response)
+    body = response.read_object(_without_nulls)
     item = _decode(response, body, kind)
     if body["id"].lower() != id_:
-        raise _shape_error(response, "it is about another thing than was asked for")
+        raise response.shape_error("it is about another thing than was asked for")
     return item
 
 
 def read_quota(response: VendorResponse) -> Quota:
     """Return the account's quota. Both numbers are required, because a missing one means
     neither 0 nor "unlimited"."""
-    body = _object(response)
+    body = response.read_object(_without_nulls)
     if not {"usage", "limit"} <= body.keys():
-        raise _shape_error(response, f"it has no usage and limit, but {_names(body)}")
+        raise response.shape_error(f"it has no usage and limit, but {_names(body)}")
     quota = _convert(response, body, Quota)
     if not (0 <= quota.usage <= _LARGEST and -1 <= quota.limit <= _LARGEST):
-        raise _shape_error(
-            response, f"a usage of {quota.usage} and a limit of {quota.limit} cannot be"
+        raise response.shape_error(
+            f"a usage of {quota.usage} and a limit of {quota.limit} cannot be"
         )
     return quota
 
@@ -309,22 +308,14 @@ def read_change(response: VendorResponse) -> Work:
     """Return the operation that a change has started. Raises Transient otherwise, because the
     change may have been made."""
     try:
-        body = _object(response)
+        body = response.read_object(_without_nulls)
         if not isinstance(body.get("state"), str) or not is_id(str(body.get("id", ""))):
-            raise _shape_error(response, "it is not an operation")
+            raise response.shape_error("it is not an operation")
         return _convert(response, body, Work)
     except ProviderError as error:
         raise Transient(
             f"{error.message}; whether the change is being made is not known", code=error.code
         ) from None
-
-
-def _object(response: VendorResponse) -> dict[str, Any]:
-    """Return the body without null values."""
-    body = response.read(object, _without_nulls)
-    if not isinstance(body, dict):
-        raise _shape_error(response, "it is not an object")
-    return body
 
 
 def _without_nulls(value: Any) -> Any:
@@ -334,20 +325,20 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _list(response: VendorResponse, field: str) -> list[Any]:
-    body = _object(response)
+    body = response.read_object(_without_nulls)
     # a pool has `instances` too, but is not a list of machines
     if body and (field not in body or "id" in body):
-        raise _shape_error(response, f"it is not a list of {field}, it has {_names(body)}")
+        raise response.shape_error(f"it is not a list of {field}, it has {_names(body)}")
     items = body.get(field, [])
     if not isinstance(items, list):
-        raise _shape_error(response, f"{field} is not a list")
+        raise response.shape_error(f"{field} is not a list")
     return items
 
 
 def _decode(response: VendorResponse, item: Any, kind: type[T]) -> T:
     """Decode one item, which must have an id and a valid size."""
     if not isinstance(item, dict) or not is_id(str(item.get("id", ""))):
-        raise _shape_error(response, "a thing in it has no id")
+        raise response.shape_error("a thing in it has no id")
     try:
         thing = _convert(response, item, kind)
     except Unknown:
@@ -357,11 +348,11 @@ def _decode(response: VendorResponse, item: Any, kind: type[T]) -> T:
             response, {key: item[key] for key in _ESSENTIAL[kind] if key in item}, kind
         )
     if isinstance(thing, InstancePool | Nodepool) and not 0 <= thing.size <= _MOST_MACHINES:
-        raise _shape_error(response, f"{item['id']} has a size that cannot be")
+        raise response.shape_error(f"{item['id']} has a size that cannot be")
     if isinstance(thing, InstanceType) and not all(
         0 <= number <= _LARGEST for number in (thing.cpus, thing.memory, thing.gpus)
     ):
-        raise _shape_error(response, f"{item['id']} has resources that cannot be")
+        raise response.shape_error(f"{item['id']} has resources that cannot be")
     return thing
 
 
@@ -369,14 +360,7 @@ def _convert(response: VendorResponse, item: dict[str, Any], kind: type[T]) -> T
     try:
         return msgspec.convert(item, kind)
     except msgspec.ValidationError as error:
-        raise _shape_error(response, str(error)) from None
-
-
-def _shape_error(response: VendorResponse, problem: str) -> Unknown:
-    return Unknown(
-        f"{response.call}: the answer has another shape than expected: {problem}"[:_LONGEST],
-        code="Shape",
-    )
+        raise response.shape_error(str(error)) from None
 
 
 def _names(body: dict[str, Any]) -> str:

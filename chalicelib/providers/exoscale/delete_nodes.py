@@ -33,31 +33,22 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.outcome import Failed, Outcome, Succeeded
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, Work
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.node_groups import least_of
-from chalicelib.providers.exoscale.provider_ids import (
-    handle_of,
-    identify,
-    is_id,
-    is_placeholder,
-    placeholder_pool,
-)
+from chalicelib.providers.exoscale.provider_ids import handle_of, identify
 from chalicelib.providers.exoscale.scale_up import (
     ENOUGH_LOOKS,
     FOLLOWING,
-    LOOKS,
     WORK,
     ExoscaleContext,
     check_settled,
-    counted,
     failure,
     has_failed,
     is_pending,
     known_work,
-    other_size,
     poll_later,
     read_again,
     requested,
@@ -72,14 +63,25 @@ from chalicelib.providers.kit.errors import (
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.kit.node_identity import (
-    PermanentConflict,
-    Seen,
-    joined_of,
-    refuse_changed,
-    refuse_joined,
+from chalicelib.providers.kit.group_builder import placeholder_group
+from chalicelib.providers.kit.node_identity import PermanentConflict
+from chalicelib.providers.kit.removal_guard import (
+    Targets,
+    check_minimum,
+    check_nodes,
+    read_targets,
+    refuse_foreign,
 )
 from chalicelib.providers.kit.services import UNANSWERED
+from chalicelib.providers.kit.sized_group import (
+    Floor,
+    SizedGroup,
+    changed_size,
+    check_sizes,
+    look_again,
+    lower_as_planned,
+    lower_by_placeholders,
+)
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
 # Seconds until a removal tries again that has found its pool busy, unless the end of the change
@@ -92,30 +94,9 @@ _FEW = 3  # maximum machines read one by one instead of by the complete list
 # -- targets
 
 
-class ExoscaleTargets(msgspec.Struct, frozen=True):
-    """The targets of a removal: machines and placeholders."""
-
-    instances: tuple[str, ...]
-    placeholders: tuple[str, ...]
-
-
-def read_targets(operation: Operation) -> ExoscaleTargets:
-    """Return the targets, each once; raises InvalidRequest for one without an id, or for
-    another pool's placeholder."""
-    handles: dict[str, None] = {}
-    for target in operation.spec.targets:
-        handle = handle_of(target)
-        if not is_id(handle) and not is_placeholder(handle):
-            raise InvalidRequest(
-                f"{target.node or target.instance}: no machine at Exoscale is known for it"
-            )
-        if is_placeholder(handle) and placeholder_pool(handle) != operation.spec.group:
-            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
-        handles[handle] = None
-    return ExoscaleTargets(
-        tuple(handle for handle in handles if not is_placeholder(handle)),
-        tuple(filter(is_placeholder, handles)),
-    )
+def targets_of(operation: Operation) -> Targets:
+    """Return the targets; raises InvalidRequest."""
+    return read_targets(operation, handle_of, placeholder_group, "machine at Exoscale")
 
 
 def _machines(context: ExoscaleContext, names: Sequence[str]) -> dict[str, ExoscaleInstance]:
@@ -149,12 +130,12 @@ def _remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...
 
 
 def _targets_to_evict(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool
+    context: ExoscaleContext, operation: Operation, targets: Targets, pool: ExoscalePool
 ) -> tuple[str, ...]:
     """Return the targets that are members of the pool and not leaving. Raises
     InvalidRequest for a machine that exists and belongs to another pool or to none. One
     unknown to the vendor is gone."""
-    outside = _machines(context, [name for name in targets.instances if name not in pool.members])
+    outside = _machines(context, [name for name in targets.machines if name not in pool.members])
     foreign, late = {}, []
     for name, machine in outside.items():
         owner = machine.manager.id.lower() if machine.manager is not None else ""
@@ -163,29 +144,14 @@ def _targets_to_evict(
             foreign[name] = owner or "no pool"
         elif not leaving:
             late.append(name)
-    if foreign:
-        places = "; ".join(f"{name} is in {place}" for name, place in sorted(foreign.items()))
-        raise InvalidRequest(f"{places}, and not in {pool.title}")
-    return (*(name for name in targets.instances if name in pool.members), *late)
+    refuse_foreign(foreign, pool.title)
+    return (*(name for name in targets.machines if name in pool.members), *late)
 
 
-def _check_nodes(
-    operation: Operation, instances: Sequence[str], nodes: tuple[Seen, ...] | None
-) -> None:
-    """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was
-    planned, or, if machines that never joined are deleted, is a node by now. nodes: those of the
-    cluster now; None without a connection to it, where nothing is checked."""
-    if nodes is None:
-        return
-    identity = identify(nodes)
-    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
-        refuse_joined(joined_of(instances, identity))
-        return
-
-    def instance_of(target: RemovalTarget) -> str | None:
-        return name if (name := handle_of(target)) in instances else None
-
-    refuse_changed(operation.spec.targets, instance_of, identity, nodes)
+def _check_nodes(context: ExoscaleContext, operation: Operation, machines: Sequence[str]) -> None:
+    """Raise PermanentConflict if one of the machines is not, or not for certain, the node that was
+    planned."""
+    check_nodes(operation, context.joined, identify, machines, handle_of)
 
 
 # -- removal
@@ -219,9 +185,10 @@ def delete_together(
             step = _continue_removal(context, operation)  # seconds have passed
             if not isinstance(step, ExoscaleEviction):
                 return step, {}
-        nodes = context.joined() if context.joined is not None and not discard else None
-        _check_nodes(operation, step.names, nodes)
-        joined = _joining(context, step, ready, nodes)
+        if not discard:  # machines that never joined have been checked already
+            context = _with_nodes_read_once(context)
+            _check_nodes(context, operation, step.names)
+        joined = _joining(context, step, ready)
         try:
             work = context.evict(
                 step.pool, (*step.names, *(name for names in joined.values() for name in names))
@@ -244,11 +211,18 @@ def delete_together(
     return outcome, dict.fromkeys(joined, outcome)
 
 
+def _with_nodes_read_once(context: ExoscaleContext) -> ExoscaleContext:
+    """Return the context with the cluster's nodes as they are now; raises Transient."""
+    if context.joined is None:
+        return context
+    nodes = context.joined()
+    return msgspec.structs.replace(context, joined=lambda: nodes)
+
+
 def _joining(
     context: ExoscaleContext,
     eviction: ExoscaleEviction,
     ready: Sequence[Operation],
-    nodes: tuple[Seen, ...] | None,
 ) -> dict[str, tuple[str, ...]]:
     """Return which of the other removals join the eviction, and their machines, by operation id.
     One that would be refused, or has nothing left to evict, finds that out by itself."""
@@ -256,9 +230,9 @@ def _joining(
     evicted, room = set(eviction.names), eviction.room
     for operation in ready:
         try:
-            targets = read_targets(operation)
+            targets = targets_of(operation)
             names = _targets_to_evict(context, operation, targets, eviction.pool)
-            _check_nodes(operation, names, nodes)
+            _check_nodes(context, operation, names)
         except (ProviderError, BadInput):
             continue
         if names and len(names) <= room and not targets.placeholders and evicted.isdisjoint(names):
@@ -269,7 +243,7 @@ def _joining(
 
 
 def _continue_removal(context: ExoscaleContext, operation: Operation) -> Outcome | ExoscaleEviction:
-    targets = read_targets(operation)
+    targets = targets_of(operation)
     work = known_work(context, operation)
     if is_pending(work):
         return poll_later(operation, f"operation {operation.status.data[WORK]} is under way")
@@ -285,41 +259,39 @@ def _continue_removal(context: ExoscaleContext, operation: Operation) -> Outcome
 
 
 def _eviction(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool
+    context: ExoscaleContext, operation: Operation, targets: Targets, pool: ExoscalePool
 ) -> Outcome | ExoscaleEviction:
     names = _targets_to_evict(context, operation, targets, pool)
     discard = operation.spec.kind is OperationKind.DELETE_INSTANCES
-    if discard and names and context.joined is not None:
-        _check_nodes(operation, names, context.joined())
+    if discard and names:
+        _check_nodes(context, operation, names)
     if pool.unsettled and (names or targets.placeholders):
         # The change may be our own request. A Conflict as long as this operation has recorded none:
         # the caller then checks the node again before it retries.
         if not targets.placeholders and not _remaining(context, names):
-            return _succeeded(operation, targets)
+            return targets.removed(operation)
         if WORK not in operation.status.data:
             check_settled(pool)
         return poll_later(operation, pool.unsettled)
-    if targets.placeholders and (
-        outcome := _lower_by(context, operation, pool, len(targets.placeholders))
-    ):
-        return outcome
+    lowered = lower_by_placeholders(operation, targets, _sized_group(context, pool))
+    if lowered is not None:
+        return lowered
     if not names:
-        return _succeeded(operation, targets)
+        return targets.removed(operation)
     if discard:
         return ExoscaleEviction(pool, names)
     # The pool is at rest here; while it is being changed, its numbers may already
     # include our own request.
     least = least_of(pool, context.bounds(pool))
     size = pool.target - len(names)
-    if size < least:
-        raise InvalidRequest(f"{pool.title}: {size} would be below the minimum {least}")
+    check_minimum(pool.title, size, least)
     return ExoscaleEviction(pool, names, size - least)
 
 
 def _after_eviction(
     context: ExoscaleContext,
     operation: Operation,
-    targets: ExoscaleTargets,
+    targets: Targets,
     pool: ExoscalePool,
     work: Work | None,
 ) -> Outcome:
@@ -330,26 +302,24 @@ def _after_eviction(
         if pool.busy
         else None
     )
-    if being_changed is not None and not pool.members.isdisjoint(targets.instances):
+    if being_changed is not None and not pool.members.isdisjoint(targets.machines):
         return being_changed
-    remaining = _remaining(context, targets.instances)
+    remaining = _remaining(context, targets.machines)
     if not remaining:
-        return _succeeded(operation, targets)
+        return targets.removed(operation)
     if being_changed is not None:
         return being_changed
     names = ", ".join(remaining)
     facts: dict[str, str | int] = {
-        "removed": len(targets.instances) - len(remaining),
+        "removed": len(targets.machines) - len(remaining),
         "left": ",".join(remaining),
     }
     if work is not None and has_failed(work):
         return failure(
             f"{pool.title}: {names} could not be removed", work, {**facts, WORK: work.id}
         )
-    looks = counted(operation, LOOKS) + 1
-    if looks < ENOUGH_LOOKS:
-        return poll_later(operation, f"{names}: still listed", data={LOOKS: str(looks)})
-    return Failed(
+    again = look_again(operation, poll_later(operation, f"{names}: still listed"), ENOUGH_LOOKS)
+    return again or Failed(
         "Unknown",
         f"{pool.title}: the vendor says that {names} was evicted and lists it still",
         facts=facts,
@@ -357,13 +327,13 @@ def _after_eviction(
 
 
 def _removal_without_pool(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets
+    context: ExoscaleContext, operation: Operation, targets: Targets
 ) -> Outcome:
     """Continue after the pool, and its machines with it, is gone or leaving. Machines
     that remain are not deleted."""
-    names = ", ".join(_remaining(context, targets.instances))
+    names = ", ".join(_remaining(context, targets.machines))
     if not names:
-        return _succeeded(operation, targets)
+        return targets.removed(operation)
     if operation.status.data:
         return poll_later(operation, f"{operation.spec.group} is gone; {names} is still there")
     raise NotFound(
@@ -372,25 +342,16 @@ def _removal_without_pool(
     )
 
 
-def _succeeded(operation: Operation, targets: ExoscaleTargets) -> Succeeded:
-    return Succeeded(
-        {
-            "removed": len(targets.instances) + len(targets.placeholders),
-            "group": operation.spec.group,
-        }
-    )
-
-
 def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving. There is nothing to undo, because
     the vendor is not modified before the eviction. Raises Conflict while the pool shrinks, because
     it is then unknown which machines will go, and ProviderError."""
-    targets = read_targets(operation)
+    targets = targets_of(operation)
     try:
         pool = context.pool(operation.spec.group)
     except NotFound:
         return False
-    if _remaining(context, [name for name in targets.instances if name in pool.members]):
+    if _remaining(context, [name for name in targets.machines if name in pool.members]):
         if pool.shrinking:
             raise Conflict(
                 f"{pool.title} shrinks ({pool.states}): who of it stays is not known yet",
@@ -407,10 +368,10 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Reboot the one target, once, and follow the vendor's operation; raises ProviderError. A
     reboot whose answer was lost has no operation that could be followed and counts as done: a node
     that stays sick is replaced."""
-    targets = read_targets(operation)
-    if len(targets.instances) != 1 or targets.placeholders:
+    targets = targets_of(operation)
+    if len(targets.machines) != 1 or targets.placeholders:
         raise InvalidRequest(f"{operation.spec.group}: a restart is of one machine")
-    (name,) = targets.instances
+    (name,) = targets.machines
     facts: dict[str, str | int] = {"restarted": name, "group": operation.spec.group}
     work = known_work(context, operation)
     if is_pending(work):
@@ -424,7 +385,7 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
         context, (name,)
     ):
         raise NotFound(f"{name} is gone or being deleted")
-    _check_nodes(operation, (name,), context.joined() if context.joined is not None else None)
+    _check_nodes(context, operation, (name,))
     try:
         begun = context.requests.send(operation.spec.id, lambda: context.api.reboot(name).id)
     except Unauthorized as error:
@@ -443,52 +404,41 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
 def decrease_target(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Lower the size to to_size if no machine has to be deleted for it, and verify the
     result; raises ProviderError."""
-    to_size = operation.spec.to_size
-    sizes: dict[str, str | int] = {"from": operation.spec.from_size, "to": to_size}
-    if to_size < 0:
-        raise InvalidRequest(f"{operation.spec.group}: {to_size} is not a valid size")
+    check_sizes(operation)
     work = known_work(context, operation)
     if is_pending(work):
         return poll_later(operation, f"operation {operation.status.data[WORK]} is under way")
     pool = context.pool(operation.spec.group)
-    if pool.target <= to_size:
-        return Succeeded(sizes)
+    if pool.target <= operation.spec.to_size:
+        return changed_size(operation)
     if work is not None:  # it is over, and the size is unchanged; the pool may lag briefly behind
-        if has_failed(work):
-            return failure(pool.title, work, sizes)
-        again = read_again(operation, pool.unsettled)
-        return again or Failed(
-            "Unknown", f"{pool.title} still has the size {pool.target} after operation {work.id}"
+        return _not_lowered(operation, pool, work)
+    lowered = lower_as_planned(operation, _sized_group(context, pool))
+    return lowered or changed_size(operation)
+
+
+def _not_lowered(operation: Operation, pool: ExoscalePool, work: Work) -> Outcome:
+    if has_failed(work):
+        return failure(pool.title, work, changed_size(operation).facts)
+    again = read_again(operation, pool.unsettled)
+    return again or Failed(
+        "Unknown", f"{pool.title} still has the size {pool.target} after operation {work.id}"
+    )
+
+
+def _sized_group(context: ExoscaleContext, pool: ExoscalePool) -> SizedGroup:
+    def floors() -> tuple[Floor, ...]:
+        existing = _existing_machines(context, pool)
+        return (
+            Floor(existing, f"the {existing} machines that exist"),
+            Floor(pool.least, f"{pool.least}, the least the vendor takes"),
         )
-    if pool.target != operation.spec.from_size:
-        return other_size(operation, pool)
-    existing = _existing_machines(context, pool)
-    if to_size < existing:
-        raise InvalidRequest(f"{pool.title}: {to_size} is below the {existing} machines that exist")
-    if to_size < pool.least:
-        raise InvalidRequest(
-            f"{pool.title}: {to_size} is below {pool.least}, the least the vendor takes"
-        )
-    check_settled(pool)
-    return context.set_size(pool, to_size)
 
+    def lower(size: int) -> InProgress:
+        check_settled(pool)
+        return context.set_size(pool, size)
 
-def _lower_by(
-    context: ExoscaleContext, operation: Operation, pool: ExoscalePool, count: int
-) -> Outcome | None:
-    """Lower the size by a number of machines that were never created; None if there
-    is nothing left to lower.
-
-    The new size is computed from the planned size, so the call may be repeated. If the size is
-    lower already, this operation or a concurrent removal has lowered it, and the next pass sees the
-    remainder. Failed if it has increased. Raises ProviderError."""
-    if pool.target > operation.spec.from_size:
-        return other_size(operation, pool)
-    size = max(_existing_machines(context, pool), pool.least, operation.spec.from_size - count)
-    if size >= pool.target:
-        return None
-    check_settled(pool)
-    return context.set_size(pool, size)
+    return SizedGroup(pool.title, pool.target, floors, lower)
 
 
 def _existing_machines(context: ExoscaleContext, pool: ExoscalePool) -> int:

@@ -41,11 +41,7 @@ from chalicelib.policy.vendors.exoscale import LEAST, PROVIDER, ExoscaleBounds, 
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstanceType, Quota
 from chalicelib.providers.exoscale.node_template import make_template, type_of
-from chalicelib.providers.exoscale.provider_ids import (
-    ExoscaleGroupNames,
-    placeholder,
-    placeholder_id,
-)
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, placeholder_id
 from chalicelib.providers.exoscale.zone import (
     ERROR,
     INSTANCE_STATES,
@@ -56,8 +52,13 @@ from chalicelib.providers.exoscale.zone import (
 )
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import ProviderError
+from chalicelib.providers.kit.group_builder import (
+    GroupBuilder,
+    instance_state,
+    placeholder_handle,
+    placeholders,
+)
 
-_MOST_PLACEHOLDERS = 1000
 _MOST_FORMER_TYPES = 5  # instance types of members alone that are read, for their names
 _CHANGING = frozenset({"migrating"})  # states in which the vendor works on a machine that stays
 _BROKEN = InstanceError(
@@ -111,7 +112,7 @@ class _AccountQuota:
         try:
             return self._api.quota()
         except ProviderError as error:
-            self.problem = f"the quota could not be read: {error.error_class}: {error.message}"
+            self.problem = f"the quota could not be read: {error.described}"
         return None
 
     def is_used_up(self) -> bool:
@@ -233,14 +234,11 @@ def _instance(
     machine: ExoscaleInstance, name: str, state: str, names: ExoscaleGroupNames, held: str
 ) -> Instance:
     """Build one instance. In an unknown state it is running if it is a node, otherwise it
-    is being created. A node has been created, whatever the vendor's state; its readiness
-    is judged by the planner."""
+    is being created."""
     node = names.node_of(name)
-    instance_state = INSTANCE_STATES.get(state, InstanceState.CREATING)
+    reported = INSTANCE_STATES.get(state, InstanceState.CREATING)
     if node is not None:
         held = ""
-        if instance_state is InstanceState.CREATING:
-            instance_state = InstanceState.RUNNING
     elif machine.name and names.may_be(machine.name):
         held = (
             f"the node {machine.name} has no providerID and the name of a machine of this group, "
@@ -251,7 +249,7 @@ def _instance(
         held = ""
     return Instance(
         names.spell(name),
-        instance_state,
+        instance_state(reported, is_node=node is not None),
         _BROKEN if state == ERROR and node is None else None,
         handle=name,
         node=node.name if node is not None else "",
@@ -262,9 +260,7 @@ def _instance(
 
 
 def _placeholders(pool: ExoscalePool, count: int, *, quota: bool) -> tuple[Instance, ...]:
-    """Return one placeholder per missing machine. quota: the account has reached its limit. A
-    failed scale-up leaves no machine, only a size. With placeholders the planner sees the failure
-    in the same pass, backs the group off, and lowers the target by deleting them."""
+    """Return one placeholder per missing machine. quota: the account has reached its limit."""
     text = (
         f"{pool.title} has the size {pool.target}, and {count} of its machines are not being made"
     )
@@ -275,10 +271,8 @@ def _placeholders(pool: ExoscalePool, count: int, *, quota: bool) -> tuple[Insta
         if quota
         else InstanceError("OutOfStock", "unavailable", text)
     )
-    handles = [placeholder(pool.id, number) for number in range(min(count, _MOST_PLACEHOLDERS))]
-    return tuple(
-        Instance(placeholder_id(handle), InstanceState.CREATING, error, handle=handle)
-        for handle in handles
+    return placeholders(
+        count, error, lambda number: placeholder_handle(pool.id, number), placeholder_id
     )
 
 
@@ -513,17 +507,15 @@ def _by_name(pairs: Iterable[tuple[str, ExoscalePool]]) -> dict[str, list[Exosca
 # -- groups
 
 
-class _ExoscaleGroupBuilder:
-    """Builds one group after another and collects the gaps."""
-
+class _ExoscaleGroupBuilder(GroupBuilder):
     def __init__(
         self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames, zone: Zone
     ) -> None:
+        super().__init__(PROVIDER)
         self._api, self._settings, self._names, self._zone = api, settings, names, zone
         self._account = _AccountQuota(api)
         self._types: Mapping[str, InstanceType | None] = {}
         self._types_problem = ""
-        self.gaps: list[MissingData] = []
 
     def read_types(self, selections: Sequence[ExoscaleSelection]) -> None:
         """Read the instance types of all groups, and a few that only members have."""
@@ -531,9 +523,7 @@ class _ExoscaleGroupBuilder:
         try:
             self._types = self._api.instance_types(types) if types else {}
         except ProviderError as error:
-            self._types_problem = (
-                f"instance types could not be read: {error.error_class}: {error.message}"
-            )
+            self._types_problem = f"instance types could not be read: {error.described}"
             return
         members = [
             machine
@@ -602,12 +592,3 @@ class _ExoscaleGroupBuilder:
             error=f"instance pool {pool} {why}",
             priority=bounds.priority,
         )
-
-    def warn(self, group: str, detail: str) -> None:
-        """Add a gap about one group, or about the settings if no group is named."""
-        place = (
-            f"spec.nodeGroups[provider={PROVIDER}, id={group}]"
-            if group
-            else f"spec.providers.{PROVIDER}"
-        )
-        self.gaps.append(MissingData("NodeGroup", detail, name=group, place=place))

@@ -17,36 +17,36 @@ Invalid Kubernetes labels and taints are skipped with a warning.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
+from chalicelib.model.node import Taint
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.exoscale.decoding import ExoscaleTaint, InstanceType
 from chalicelib.providers.exoscale.provider_ids import NODEPOOL_LABEL
 from chalicelib.providers.exoscale.zone import ExoscalePool
+from chalicelib.providers.kit.node_template import (
+    ARCH,
+    GPU,
+    INSTANCE_TYPE,
+    OS,
+    REGION,
+    TAINT_EFFECTS,
+    USUAL_PODS,
+    ZONE,
+    GroupTemplate,
+    is_label_key,
+    is_label_value,
+    template_name,
+    template_node,
+)
 
-GPU = "nvidia.com/gpu"
-_ARCH, _OS, _TYPE = "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"
-_REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
-_PODS, _GIB = 110, 2**30
+_GIB = 2**30
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 _LABEL, _TAINT, _RESOURCE = f"{_TEMPLATE}label/", f"{_TEMPLATE}taint/", f"{_TEMPLATE}resources/"
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
-_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z", re.ASCII)
-_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-
-
-class ExoscaleTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be scaled up from zero, and problem is the reason."""
-
-    node: Node | None
-    problem: str = ""
-    warnings: tuple[str, ...] = ()
 
 
 class _Declaration(msgspec.Struct, frozen=True):
@@ -70,22 +70,20 @@ def make_template(
     zone: str,
     reserve: Mapping[str, int],
     unread: str = "",
-) -> ExoscaleTemplate:
+) -> GroupTemplate:
     """Return the template of a group. types: instance types by id, None for an id that the vendor
     does not know; reserve: subtracted from a node's capacity, cpu in millicores and the rest in
     bytes; unread: why types could not be read. Raises nothing: what is missing is the problem of
     the template."""
     name = type_of(pool)
     if not name:
-        return ExoscaleTemplate(None, "it says no instance type")
+        return GroupTemplate(None, "it says no instance type")
     instance_type = types.get(name)
     if instance_type is None:
         unknown = f"there is no instance type {name}" if name in types else ""
-        return ExoscaleTemplate(
-            None, unknown or unread or f"instance type {name} could not be read"
-        )
+        return GroupTemplate(None, unknown or unread or f"instance type {name} could not be read")
     if problem := _type_problem(instance_type, zone):
-        return ExoscaleTemplate(None, problem)
+        return GroupTemplate(None, problem)
     nodepool = pool.nodepool
     if nodepool is not None:
         declaration = _nodepool_declaration(nodepool.labels or {}, nodepool.taints or {})
@@ -94,7 +92,7 @@ def make_template(
     capacity = {
         CPU: 1000 * instance_type.cpus,
         MEMORY: instance_type.memory,
-        PODS: (nodepool.kubelet_max_pods if nodepool is not None else 0) or _PODS,
+        PODS: (nodepool.kubelet_max_pods if nodepool is not None else 0) or USUAL_PODS,
         EPHEMERAL: _GIB
         * ((nodepool.disk_size if nodepool is not None else 0) or pool.pool.disk_size),
         GPU: instance_type.gpus,
@@ -102,28 +100,17 @@ def make_template(
     capacity = {
         resource: amount for resource, amount in capacity.items() if amount > 0
     } | declaration.resources
-    host = f"template-node-for-{pool.id}"
     labels = {
         **declaration.labels,
-        _ARCH: "amd64",
-        _OS: "linux",
-        _TYPE: f"{instance_type.family}.{instance_type.size}",
-        _REGION: zone,
-        _ZONE: zone,
+        ARCH: "amd64",
+        OS: "linux",
+        INSTANCE_TYPE: f"{instance_type.family}.{instance_type.size}",
+        REGION: zone,
+        ZONE: zone,
         **({NODEPOOL_LABEL: pool.owner} if pool.is_sks else {}),
-        HOSTNAME_LABEL: host,
     }
-    allocatable = {
-        resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()
-    }
-    node = Node(
-        name=host,
-        labels=labels,
-        capacity=capacity,
-        taints=declaration.taints,
-        allocatable=allocatable,
-    )
-    return ExoscaleTemplate(node, "", declaration.warnings)
+    node = template_node(template_name(pool.id), labels, capacity, reserve, declaration.taints)
+    return GroupTemplate(node, "", declaration.warnings)
 
 
 def _type_problem(instance_type: InstanceType, zone: str) -> str:
@@ -156,12 +143,12 @@ def _nodepool_declaration(
 ) -> _Declaration:
     """Return what the Nodepool's nodes get: its labels, and its taints by key."""
     valid_labels = {
-        key: value for key, value in labels.items() if _is_key(key) and _is_value(value)
+        key: value for key, value in labels.items() if is_label_key(key) and is_label_value(value)
     }
     valid_taints = {
         key: taint
         for key, taint in taints.items()
-        if _is_key(key) and _is_value(taint.value) and taint.effect in _EFFECTS
+        if is_label_key(key) and is_label_value(taint.value) and taint.effect in TAINT_EFFECTS
     }
     skipped = [f"label {key}" for key in sorted(set(labels) - set(valid_labels))]
     skipped += [f"taint {key}" for key in sorted(set(taints) - set(valid_taints))]
@@ -183,7 +170,11 @@ def _pool_declaration(labels: Mapping[str, str]) -> _Declaration:
     resources: dict[str, int] = {}
     warnings: list[str] = []
     for key, value in sorted(labels.items()):
-        if key.startswith(_LABEL) and _is_key(key.removeprefix(_LABEL)) and _is_value(value):
+        if (
+            key.startswith(_LABEL)
+            and is_label_key(key.removeprefix(_LABEL))
+            and is_label_value(value)
+        ):
             node_labels[key.removeprefix(_LABEL)] = value
         elif (
             key.startswith(_TAINT)
@@ -206,7 +197,7 @@ def _taint(key: str, text: str) -> Taint | None:
     value, _, effect = text.strip().rpartition(":")
     return (
         Taint(key, effect, value)
-        if _is_key(key) and _is_value(value) and effect in _EFFECTS
+        if is_label_key(key) and is_label_value(value) and effect in TAINT_EFFECTS
         else None
     )
 
@@ -216,13 +207,4 @@ def _amount(name: str, text: str) -> int | None:
         amount = parse_amount(name, text.strip())
     except BadInput:
         return None
-    return amount if _is_key(name) and amount >= 0 else None
-
-
-def _is_key(text: str) -> bool:
-    domain, slash, name = text.rpartition("/")
-    return (not slash or _DOMAIN.match(domain) is not None) and _NAME.match(name) is not None
-
-
-def _is_value(text: str) -> bool:
-    return not text or _NAME.match(text) is not None
+    return amount if is_label_key(name) and amount >= 0 else None

@@ -5,7 +5,6 @@ A pool that is being changed does not count as a failed scale-up."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
@@ -37,9 +36,8 @@ from chalicelib.providers.kit.base import (
 )
 from chalicelib.providers.kit.credential_source import SecretSource, account_digest
 from chalicelib.providers.kit.http import Http
-from chalicelib.providers.kit.node_identity import nodes as cluster_nodes
 from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.kit.services import KubeLists, OneTimeRequests
+from chalicelib.providers.kit.services import OneTimeRequests
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
@@ -73,9 +71,7 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
 
 
 class Exoscale(BaseProvider[ExoscaleContext]):
-    """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass. kube:
-    a connection to the workload cluster, over which its nodes are listed anew before a change.
-    requests: makes reboots once per operation."""
+    """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass."""
 
     name = PROVIDER
     scale_up = change(scale_up)
@@ -86,16 +82,6 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     restart = change(restart)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
-
-    def __init__(
-        self,
-        api: ExoscaleApi,
-        settings: ExoscaleSettings,
-        requests: OneTimeRequests,
-        kube: KubeLists | None = None,
-    ) -> None:
-        joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(ExoscaleContext(api, settings, requests, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with at most four calls, and one per instance
@@ -123,6 +109,6 @@ class Exoscale(BaseProvider[ExoscaleContext]):
 def build(connection: Connection) -> Exoscale:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
-    kube = None if connection.kube is None else cast(KubeLists, connection.kube)
     requests = OneTimeRequests(connection.means.cache, PROVIDER, connection.now)
-    return Exoscale(open_api(connection, settings), settings, requests, kube)
+    api = open_api(connection, settings)
+    return Exoscale(ExoscaleContext(api, settings, requests, connection.joined))

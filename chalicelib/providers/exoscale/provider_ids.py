@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from chalicelib.model.node import Node
 from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.kit.errors import InvalidRequest
+from chalicelib.providers.kit.group_builder import placeholder_group
 from chalicelib.providers.kit.node_identity import Identity, N
 
 NODEPOOL_LABEL = "node.exoscale.net/nodepool-id"
 """What a Nodepool's kubelets write on their nodes."""
 _SCHEME = "exoscale://"
-_PLACEHOLDER = "placeholder-"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII | re.IGNORECASE)
 
 
@@ -108,31 +108,17 @@ class ExoscaleGroupNames:
         return node.provider_id if node is not None else f"{_SCHEME}{instance}"
 
 
-def placeholder(pool: str, number: int) -> str:
-    """Return `placeholder-<pool>-<n>`, the handle of a machine that was
-    requested and does not exist."""
-    return f"{_PLACEHOLDER}{pool}-{number}"
-
-
 def placeholder_id(handle: str) -> str:
     """Return a placeholder's provider id, which no machine has."""
     return f"{_SCHEME}{handle}"
 
 
-def is_placeholder(handle: str) -> bool:
-    """Whether the handle stands for a machine that does not exist."""
-    return handle.startswith(_PLACEHOLDER)
-
-
-def placeholder_pool(handle: str) -> str:
-    """Return the pool in a placeholder's handle."""
-    return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
-
-
 def handle_of(target: RemovalTarget) -> str:
     """Return the machine's id or the placeholder of a target; "" if neither its handle nor its
     provider id contains one."""
+    handle = target.handle or target.instance.removeprefix(_SCHEME)
+    if placeholder_group(handle) is not None:
+        return handle
     if target.handle:
-        return target.handle.lower() if is_id(target.handle) else target.handle
-    name = target.instance.removeprefix(_SCHEME)
-    return name if is_placeholder(name) else parse(target.instance)
+        return handle.lower() if is_id(handle) else ""
+    return parse(target.instance)

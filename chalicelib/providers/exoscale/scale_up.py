@@ -36,7 +36,6 @@ from chalicelib.providers.exoscale.decoding import Quota, Work
 from chalicelib.providers.exoscale.error_mapping import work_error
 from chalicelib.providers.exoscale.provider_ids import is_id
 from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
-from chalicelib.providers.kit import sized_group
 from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
@@ -47,7 +46,13 @@ from chalicelib.providers.kit.errors import (
 )
 from chalicelib.providers.kit.node_identity import Seen
 from chalicelib.providers.kit.services import OneTimeRequests
-from chalicelib.providers.kit.sized_group import Polls, check_sizes
+from chalicelib.providers.kit.sized_group import (
+    LOOKS,
+    Polls,
+    check_sizes,
+    look_again,
+    other_size,
+)
 
 WORK = "work"  # key of an operation's data: the vendor's operation
 FOLLOWING = Polls("follow", first=3.0, growth=1.5, longest=60.0)  # as in the vendor's own clients
@@ -115,28 +120,18 @@ def check_settled(pool: ExoscalePool) -> None:
         raise Conflict(pool.unsettled, code="busy")
 
 
-def other_size(operation: Operation, pool: ExoscalePool) -> Failed:
-    """Return the failure for a size that was changed outside this operation."""
-    return sized_group.other_size(operation, pool.title, pool.target)
-
-
 # -- polls of the vendor's operations
 
-LOOKS, counted, poll_later = sized_group.LOOKS, sized_group.counted, FOLLOWING.later
+poll_later = FOLLOWING.later
 
 
 def read_again(operation: Operation, note: str) -> InProgress | None:
     """Return Pending for another read of a pool at rest, whose numbers may lag behind;
     None after enough of them."""
-    looks = counted(operation, LOOKS) + 1
-    if looks >= ENOUGH_LOOKS:
-        return None
-    return InProgress(
-        FOLLOWING.pause(operation),
-        FOLLOWING.step,
-        {**operation.status.data, LOOKS: str(looks)},
-        note,
+    pending = InProgress(
+        FOLLOWING.pause(operation), FOLLOWING.step, dict(operation.status.data), note
     )
+    return look_again(operation, pending, ENOUGH_LOOKS)
 
 
 def requested(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
@@ -189,7 +184,7 @@ def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     if pool.target == spec.to_size:
         return _progress(operation, pool, None)
     if pool.target != spec.from_size:
-        return other_size(operation, pool)
+        return other_size(operation, pool.title, pool.target)
     if pool.no_scale_up:
         raise InvalidRequest(pool.no_scale_up)
     check_settled(pool)
@@ -242,7 +237,7 @@ def _progress(operation: Operation, pool: ExoscalePool, work: Work | None) -> Ou
         # group would get the pods.
         return failure(note, work, _facts(operation, pool))
     if size != to_size:
-        return other_size(operation, pool)
+        return other_size(operation, pool.title, pool.target)
     return Succeeded({**_facts(operation, pool), "note": note})
 
 

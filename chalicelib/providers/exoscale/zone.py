@@ -406,7 +406,7 @@ class _ZoneReader:
         try:
             machines = self._api.instances()
         except ProviderError as error:
-            text = f"the states of machines could not be read: {error.error_class}: {error.message}"
+            text = f"the states of machines could not be read: {error.described}"
             forbidden = is_forbidden(error)
             self._doubts.append(
                 "the API key may not list-instances, so machines are asked for one by one"
@@ -426,9 +426,7 @@ class _ZoneReader:
         try:
             self._clusters = self._api.clusters()
         except ProviderError as error:
-            self._no_clusters = (
-                f"the SKS clusters could not be read: {error.error_class}: {error.message}"
-            )
+            self._no_clusters = f"the SKS clusters could not be read: {error.described}"
 
     def _needs_clusters(self) -> bool:
         """Whether SKS clusters must be read: for a pool with our nodes, a named pool, or names
@@ -549,7 +547,7 @@ class _ZoneReader:
                 or (isinstance(error, Unauthorized) and not is_forbidden(error))
             ):
                 self._stopped = self._stopped or error
-            text = f"could not be read: {error.error_class}: {error.message}"
+            text = f"could not be read: {error.described}"
             if pool:
                 self._unread[pool] = text
             elif (doubt := f"some machines {text}") not in self._doubts:

@@ -33,7 +33,6 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
-from chalicelib.providers.huaweicloud.decoding import body_of
 from chalicelib.providers.huaweicloud.provider_ids import is_project
 from chalicelib.providers.kit.access_keys import (
     AccessKey,
@@ -254,7 +253,7 @@ def _answer(http: Http, request: VendorRequest, subject: str) -> dict[str, Any]:
     """Return IAM's answer; raises Transient, Throttled, and Unauthorized for everything
     that waiting cannot resolve."""
     try:
-        return body_of(http.send(request))
+        return http.send(request).read_object()
     except ProviderError as error:
         cls = type(error) if isinstance(error, Transient | Throttled) else Unauthorized
         raise cls(

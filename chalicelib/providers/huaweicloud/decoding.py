@@ -155,7 +155,7 @@ def price_in(response: VendorResponse, product: str, currency: str) -> tuple[flo
     """Return price and currency of a product in BSS's answer: after the account's discounts,
     otherwise the list price. None if either is missing, or if the amount is in another unit than
     the currency. currency: where the answer does not say it."""
-    body = body_of(response)
+    body = response.read_object()
     rows = body.get("product_rating_results")
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     row = next((row for row in rows if row.get("id") == product), {} if rows else body)
@@ -174,23 +174,7 @@ def _shape_errors(response: VendorResponse) -> Iterator[None]:
     try:
         yield
     except DecodeError as error:
-        raise _shape_error(response, str(error)) from None
-
-
-def _shape_error(response: VendorResponse, problem: str) -> Unknown:
-    return Unknown(
-        f"{response.call}: the answer has another shape than expected: {problem}"[:_LONGEST],
-        code="Shape",
-    )
-
-
-def body_of(response: VendorResponse) -> Object:
-    """Return the JSON object of a response. Raises Transient if it is not JSON,
-    Unknown for another JSON type."""
-    body = response.read(object)
-    if not isinstance(body, dict):
-        raise _shape_error(response, "it is not an object")
-    return body
+        raise response.shape_error(str(error)) from None
 
 
 def _items(response: VendorResponse, body: Object) -> list[Any]:
@@ -199,7 +183,7 @@ def _items(response: VendorResponse, body: Object) -> list[Any]:
     if items is None and str(body.get("kind", "")).lower().endswith("list"):
         return []
     if not isinstance(items, list):
-        raise _shape_error(response, "it has no list of items")
+        raise response.shape_error("it has no list of items")
     return items
 
 
@@ -208,7 +192,7 @@ def pools_of(response: VendorResponse) -> tuple[NodePool, ...]:
     Raises Unknown, Transient."""
     pools = [
         read_pool(item)
-        for item in _items(response, body_of(response))
+        for item in _items(response, response.read_object())
         if not _is_default_pool(item)
     ]
     times = Counter(pool.id for pool in pools)
@@ -223,22 +207,22 @@ def pools_of(response: VendorResponse) -> tuple[NodePool, ...]:
 def pool_of(response: VendorResponse, uid: str) -> NodePool:
     """Return one pool. uid: the requested one. Raises Unknown for one that cannot be
     decoded, or a different one."""
-    pool = read_pool(body_of(response))
+    pool = read_pool(response.read_object())
     if pool.error:
-        raise _shape_error(response, pool.error)
+        raise response.shape_error(pool.error)
     _check_uid(response, pool.id, uid)
     return pool
 
 
 def _check_uid(response: VendorResponse, uid: str, requested: str) -> None:
     if uid != requested:
-        raise _shape_error(response, "it is about another thing than was asked for")
+        raise response.shape_error("it is about another thing than was asked for")
 
 
 def nodes_of(response: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
     """Return a page of nodes and the marker of the next, "" on the last (old regions have no
     paging). Raises Unknown for a page of which nothing can be decoded."""
-    body = body_of(response)
+    body = response.read_object()
     with _shape_errors(response):
         nodes = tuple(_node_or_error(item) for item in _items(response, body))
         if nodes and all(node.error for node in nodes):
@@ -249,14 +233,14 @@ def nodes_of(response: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
 def node_of(response: VendorResponse, uid: str) -> CceNode:
     """Return one node. Raises as pool_of."""
     with _shape_errors(response):
-        node = _node(body_of(response))
+        node = _node(response.read_object())
     _check_uid(response, node.id, uid)
     return node
 
 
 def job_of(response: VendorResponse, uid: str) -> CceJob:
     """Return one job. Raises as pool_of."""
-    body = body_of(response)
+    body = response.read_object()
     with _shape_errors(response):
         status = _part(body, "status")
         return CceJob(
@@ -266,7 +250,7 @@ def job_of(response: VendorResponse, uid: str) -> CceJob:
 
 def server_job_of(response: VendorResponse, uid: str) -> CceJob:
     """Return one job of ECS. Raises Unknown for one that cannot be decoded."""
-    body = body_of(response)
+    body = response.read_object()
     with _shape_errors(response):
         reason = ": ".join(
             filter(None, (_short_text(body, "error_code"), _short_text(body, "fail_reason")))
@@ -277,7 +261,7 @@ def server_job_of(response: VendorResponse, uid: str) -> CceJob:
 def phase_of(response: VendorResponse) -> str:
     """Return a cluster's phase. Raises Unknown if there is none."""
     with _shape_errors(response):
-        phase = _text(_part(body_of(response), "status"), "phase")
+        phase = _text(_part(response.read_object(), "status"), "phase")
         if not phase:
             raise DecodeError("status.phase is missing")
         return phase
@@ -286,7 +270,7 @@ def phase_of(response: VendorResponse) -> str:
 def addons_of(response: VendorResponse) -> tuple[Addon, ...]:
     """Return the add-ons that have a name."""
     addons = []
-    for item in _items(response, body_of(response)):
+    for item in _items(response, response.read_object()):
         try:
             spec = _part(item, "spec")
             custom = _part(spec, "values").get("custom")
@@ -304,9 +288,9 @@ def addons_of(response: VendorResponse) -> tuple[Addon, ...]:
 def flavors_of(response: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
     """Return a page of flavours, their number on the page, and the last one's id. A flavour without
     cores or memory is left out."""
-    items = body_of(response).get("flavors")
+    items = response.read_object().get("flavors")
     if not isinstance(items, list):
-        raise _shape_error(response, "it has no list of flavors")
+        raise response.shape_error("it has no list of flavors")
     last = items[-1].get("id") if items and isinstance(items[-1], dict) else ""
     return (
         tuple(filter(None, map(_flavor, items))),
@@ -319,7 +303,7 @@ def job_id_of(response: VendorResponse) -> str:
     """Return the job of an accepted deletion; "" if the body names none (the body
     may even be an error's)."""
     try:
-        job = body_of(response)["status"]["jobID"]
+        job = response.read_object()["status"]["jobID"]
     except (Transient, Unknown, KeyError, TypeError):
         return ""
     return job if isinstance(job, str) and is_id(job) else ""
@@ -328,7 +312,7 @@ def job_id_of(response: VendorResponse) -> str:
 def server_job_id_of(response: VendorResponse) -> str:
     """Return the job of an accepted action on a server; "" if the body names none."""
     try:
-        job = body_of(response)["job_id"]
+        job = response.read_object()["job_id"]
     except (Transient, Unknown, KeyError, TypeError):
         return ""
     return job if isinstance(job, str) and is_job(job) else ""

@@ -22,6 +22,7 @@ one of them is then outdated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -61,16 +62,22 @@ from chalicelib.providers.kit.errors import (
     Unauthorized,
 )
 from chalicelib.providers.kit.node_identity import Identity, Seen
+from chalicelib.providers.kit.removal_guard import (
+    Targets,
+    check_minimum,
+    check_nodes,
+    read_targets,
+    refuse_foreign,
+)
 from chalicelib.providers.kit.services import UNANSWERED
 from chalicelib.providers.kit.sized_group import (
+    Floor,
     Polls,
-    Targets,
+    SizedGroup,
     changed_size,
-    check_nodes,
     check_sizes,
-    other_size,
-    read_targets,
-    size_without,
+    lower_as_planned,
+    lower_by_placeholders,
 )
 
 JOBS = "jobs"
@@ -82,6 +89,11 @@ _FEW = 3  # maximum nodes read one by one instead of by the complete list
 
 
 # -- targets
+
+
+def targets_of(operation: Operation) -> Targets:
+    """Return the targets; raises InvalidRequest."""
+    return read_targets(operation, handle_of, placeholder_group, "CCE node")
 
 
 def _alive(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
@@ -116,7 +128,7 @@ def _check_nodes(
 def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Sends nothing if one of
     them must not be deleted."""
-    targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
+    targets = targets_of(operation)
     nodes = _alive(context, targets.machines)
     if SENT in operation.status.data:
         return _progress(context, operation, targets, nodes)
@@ -135,10 +147,9 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
                 operation, f"{group.title}: the vendor takes back {', '.join(nodes)}"
             )
         _check_permitted(context, operation, group, nodes)
-    if targets.placeholders and (
-        conflict := _lower_by(context, operation, group, len(targets.placeholders))
-    ):
-        return conflict
+    failed = lower_by_placeholders(operation, targets, _sized_group(context, group))
+    if failed is not None:
+        return failed
     if not nodes:
         return targets.removed(operation)
     if operation.spec.kind is OperationKind.DELETE_NODES:
@@ -157,7 +168,7 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
 def cancel_delete(context: CceContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError. There is
     nothing to undo, because CCE is not modified before the deletion."""
-    targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
+    targets = targets_of(operation)
     if _alive(context, targets.machines):
         return True
     if not targets.placeholders:
@@ -189,9 +200,7 @@ def _check_membership(group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
             foreign[name] = f"pool {node.pool}" if node.pool else "no pool"
         elif (own := group_of(node, group.pool)) is not None and own.name != group.scale_group.name:
             foreign[name] = f"scale group {own.name}"
-    if foreign:
-        places = "; ".join(f"{name} is in {place}" for name, place in sorted(foreign.items()))
-        raise InvalidRequest(f"{places}, and not in {group.title}")
+    refuse_foreign(foreign, group.title)
 
 
 def _check_permitted(
@@ -201,32 +210,26 @@ def _check_permitted(
     minimum_applies = operation.spec.kind is not OperationKind.DELETE_INSTANCES
     if not minimum_applies:
         _check_nodes(context, operation, nodes)
-    protected = "; ".join(text for node in nodes.values() if (text := undeletable(node)))
+    if protected := "; ".join(filter(None, map(undeletable, nodes.values()))):
+        raise InvalidRequest(protected)
+    if minimum_applies:
+        _check_sizes_after(group, len(nodes))
+    context.check_cluster()
+
+
+def _check_sizes_after(group: CceGroup, count: int) -> None:
+    """Raise InvalidRequest if too few nodes would remain without so many."""
     held, existing = group.scale_group.held, group.scale_group.existing
+    if held > 0 and count > existing - held:
+        raise InvalidRequest(
+            f"{group.title}: {held} of its {existing} nodes are protected from scale-in"
+        )
     # If the pool's size is below the sum of its groups, the whole difference may be a removal from
     # this group that its own size does not show yet.
-    size = group.size - max(0, total_of(group.pool) - group.pool.desired) - len(nodes)
-    total = group.pool.desired - len(nodes)
-    least, pool_least = group.sizes.min, group.pool_sizes.min
-    rows = (
-        (bool(protected), protected),
-        (
-            minimum_applies and held > 0 and len(nodes) > existing - held,
-            f"{group.title}: {held} of its {existing} nodes are protected from scale-in",
-        ),
-        (
-            minimum_applies and size < least,
-            f"{group.title}: {size} would be below the minimum {least}",
-        ),
-        (
-            minimum_applies and total < pool_least,
-            f"{group.title}: {total} would be below the minimum {pool_least} of its pool",
-        ),
-    )
-    for applies, text in rows:
-        if applies:
-            raise InvalidRequest(text)
-    context.check_cluster()
+    not_shown_yet = max(0, total_of(group.pool) - group.pool.desired)
+    check_minimum(group.title, group.size - not_shown_yet - count, group.sizes.min)
+    total = group.pool.desired - count
+    check_minimum(group.title, total, group.pool_sizes.min, " of its pool")
 
 
 def _progress(
@@ -266,7 +269,7 @@ def restart(context: CceContext, operation: Operation) -> Outcome:
     as done: a node that stays sick is replaced."""
     if SENT in operation.status.data:
         return _follow_restart(context, operation)
-    targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
+    targets = targets_of(operation)
     if len(targets.machines) != 1 or targets.placeholders:
         raise InvalidRequest("exactly one node is restarted at a time")
     group, node = context.group(operation.spec.group), context.api.node(targets.machines[0])
@@ -330,29 +333,20 @@ def decrease_target(context: CceContext, operation: Operation) -> Outcome:
     if SENT in operation.status.data:
         note = f"{group.title} still has the size {group.size} though CCE has taken {to_size}"
         return read_again(operation, note) or Failed("Unknown", note)
-    if group.size != operation.spec.from_size:
-        return other_size(operation, group.title, group.size)
-    existing = _existing_nodes(context, group)
-    if to_size < existing.group:
-        raise InvalidRequest(
-            f"{group.title}: {to_size} is below the {existing.group} nodes that exist"
-        )
-    _lower(context, group, to_size, existing)
-    return FOLLOWING.begin({**operation.status.data, SENT: "yes"})
+    failed = lower_as_planned(operation, _sized_group(context, group))
+    return failed or FOLLOWING.begin({**operation.status.data, SENT: "yes"})
 
 
-def _lower_by(
-    context: CceContext, operation: Operation, group: CceGroup, count: int
-) -> Failed | None:
-    """Lower the size by a number of nodes that were never created; None if it is done or nothing is
-    left to lower. Failed if the size has increased. Raises ProviderError."""
-    if group.size > operation.spec.from_size:
-        return other_size(operation, group.title, group.size)
-    existing = _existing_nodes(context, group)
-    size = size_without(operation, count, group.title, group.size, existing.group)
-    if isinstance(size, int):
-        _lower(context, group, size, existing)
-    return None
+def _sized_group(context: CceContext, group: CceGroup) -> SizedGroup:
+    existing = cache(lambda: _existing_nodes(context, group))
+
+    def floors() -> tuple[Floor, ...]:
+        return (Floor(existing().group, f"the {existing().group} nodes that exist"),)
+
+    def lower(size: int) -> None:
+        _lower(context, group, size, existing())
+
+    return SizedGroup(group.title, group.size, floors, lower)
 
 
 def _existing_nodes(context: CceContext, group: CceGroup) -> _Existing:

@@ -54,7 +54,6 @@ from chalicelib.providers.huaweicloud.models import (
 )
 from chalicelib.providers.huaweicloud.node_template import (
     UNPROMISED,
-    CceTemplate,
     is_spot_node,
     make_template,
 )
@@ -68,11 +67,12 @@ from chalicelib.providers.huaweicloud.provider_ids import (
 )
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import InstallFailed, ProviderError, Throttled, Unauthorized
+from chalicelib.providers.kit.group_builder import GroupBuilder, instance_state, placeholders
+from chalicelib.providers.kit.node_template import GroupTemplate
 from chalicelib.providers.kit.price_reader import with_price
 from chalicelib.providers.kit.services import TtlCache
 
 _LISTS = 2
-MOST_PLACEHOLDERS = 1000
 _SHOWN = 40  # maximum characters of a value in a difference
 _BROKEN = InstanceError(
     InstallFailed.__name__, "node-error", "the node is in the phase Error at CCE"
@@ -272,26 +272,19 @@ def _instances(
     held: str,
 ) -> tuple[Instance, ...]:
     """Return all nodes of the group by id, and a placeholder for each that CCE reports as failed.
-    machines: the group's; held: why none that is a node must be deleted.
-
-    If a group cannot get its nodes, its size stays larger than its number of nodes.
-    With placeholders the planner sees the failure in the same pass, backs the group
-    off, and lowers the target."""
+    machines: the group's; held: why none that is a node must be deleted."""
     instances = []
     for machine in sorted(machines, key=lambda machine: machine.id):
         node = names.node_of(machine.id)
-        # In an unknown phase it is running if it is a node, otherwise it is being created. A node
-        # has been created, whatever CCE's phase; its readiness is judged by the planner.
-        state = NODE_STATES.get(machine.phase, InstanceState.CREATING)
-        if node is not None and state is InstanceState.CREATING:
-            state = InstanceState.RUNNING
+        # in an unknown phase it is running if it is a node, otherwise it is being created
+        reported = NODE_STATES.get(machine.phase, InstanceState.CREATING)
         is_broken = machine.phase == ERROR and node is None
         provider_id = node.provider_id if node is not None else ""
         held_as_node = held if node is not None else ""
         instances.append(
             Instance(
                 provider_id or machine.id,
-                state,
+                instance_state(reported, is_node=node is not None),
                 _BROKEN if is_broken else None,
                 handle=machine.id,
                 node=node.name if node is not None else "",
@@ -310,10 +303,9 @@ def _instances(
     sizes = f"is to have {group.desired} nodes, and {missing} do not come"
     text = f"{pool.name}/{group.name} {sizes}: {why.message}"
     error = InstanceError(why.error_class, why.code, text)
-    for number in range(min(missing, MOST_PLACEHOLDERS)):
-        handle = placeholder(group_id(pool.id, group.name), number)
-        instances.append(Instance(handle, InstanceState.CREATING, error, handle=handle))
-    return tuple(instances)
+    full_id = group_id(pool.id, group.name)
+    missing_ones = placeholders(missing, error, lambda number: placeholder(full_id, number))
+    return (*instances, *missing_ones)
 
 
 # -- the vendor's own autoscaler
@@ -422,9 +414,7 @@ def observe(
     return Observation(tuple(groups), tuple(builder.gaps))
 
 
-class _CceGroupBuilder:
-    """Builds one group after another and collects the gaps."""
-
+class _CceGroupBuilder(GroupBuilder):
     def __init__(
         self,
         api: CceApi,
@@ -432,6 +422,7 @@ class _CceGroupBuilder:
         names: CceGroupNames[Node],
         machines: Sequence[CceNode],
     ) -> None:
+        super().__init__(PROVIDER)
         self._api = api
         self._settings = settings
         self._names = names
@@ -440,7 +431,6 @@ class _CceGroupBuilder:
             self._by_pool.setdefault(machine.pool, []).append(machine)
         self._flavors_problem = ""
         self._doubts: dict[str, str] = {}
-        self.gaps: list[MissingData] = []
 
     def doubt(self, pools: Sequence[NodePool], undecoded: Sequence[CceNode]) -> None:
         """Set errors for the pools of nodes that cannot be decoded. These are the pools that the
@@ -515,10 +505,7 @@ class _CceGroupBuilder:
             if scale_group.flavor and not _unpriced(pool):
                 flavors[group.id] = scale_group.flavor
         prices, denied = self._api.prices(flavors.values(), self._settings.region)
-        if denied:
-            text = f"{denied}; grant it, or write readPrices: false"
-            place = f"spec.providers.{PROVIDER}.readPrices"
-            self.gaps.append(MissingData("Price", text, place=place))
+        self.warn_of_denied("Price", denied)
         priced: list[NodeGroup] = []
         for group in groups:
             pool, _ = scale_groups[group.id]
@@ -535,11 +522,6 @@ class _CceGroupBuilder:
             error=f"node pool {pool.name or pool.id} cannot be understood: {pool.error}",
         )
 
-    def warn(self, group: str, detail: str) -> None:
-        """Add a gap about one group or entry."""
-        place = f"spec.nodeGroups[provider={PROVIDER}, id={group}]"
-        self.gaps.append(MissingData("NodeGroup", detail, name=group, place=place))
-
     def _is_protected(self, machine: CceNode) -> bool:
         node = self._names.node_of(machine.id)
         if is_protected(machine.annotations):
@@ -550,17 +532,17 @@ class _CceGroupBuilder:
         node = self._names.node_of(machine.id)
         return machine.spot or (node is not None and is_spot_node(node.labels))
 
-    def _template(self, pool: NodePool, group: ScaleGroup) -> CceTemplate:
+    def _template(self, pool: NodePool, group: ScaleGroup) -> GroupTemplate:
         if self._flavors_problem:
-            return CceTemplate(None, self._flavors_problem)
+            return GroupTemplate(None, self._flavors_problem)
         zone = group.az if is_zone(group.az) else ""
         try:
             flavor = self._api.flavors(zone).get(group.flavor)
         except ProviderError as error:
-            problem = f"flavours could not be read: {error.error_class}: {error.message}"
+            problem = f"flavours could not be read: {error.described}"
             if isinstance(error, Throttled | Unauthorized):  # a refusal applies to every AZ
                 self._flavors_problem = problem
-            return CceTemplate(None, problem)
+            return GroupTemplate(None, problem)
         return make_template(pool, group, flavor, self._settings.region, self._settings.reserve)
 
 

@@ -13,35 +13,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.providers.huaweicloud.models import Flavor, NodePool, ScaleGroup, has_servers
 from chalicelib.providers.huaweicloud.provider_ids import group_id, is_zone
+from chalicelib.providers.kit.node_template import (
+    ARCH,
+    BETA_REGION,
+    BETA_ZONE,
+    GPU,
+    INSTANCE_TYPE,
+    OS,
+    REGION,
+    TAINT_EFFECTS,
+    ZONE,
+    GroupTemplate,
+    template_name,
+)
 
 UNPROMISED = ("node.kubernetes.io/subnetid", "os.architecture", "os.name", "os.version")
 """Labels that are left out of node templates, so that pods cannot select new nodes by them."""
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
 SPOT_LABEL = "cce.io/is-spot"
-GPU, GPU_LABEL = "nvidia.com/gpu", "accelerator"
-_TYPE, _ARCH, _OS = "node.kubernetes.io/instance-type", "kubernetes.io/arch", "kubernetes.io/os"
-_REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
-_BETA_REGION, _BETA_ZONE = (
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-)
+GPU_LABEL = "accelerator"
 _ENGINE, _BARE = "node.kubernetes.io/container-engine", "node.kubernetes.io/baremetal"
-_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _PASSING = "node.cloudprovider.kubernetes.io/uninitialized"
 _MIB = 2**20
-
-
-class CceTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be scaled up from zero, and problem is the reason."""
-
-    node: Node | None
-    problem: str = ""
 
 
 def make_template(
@@ -50,16 +47,18 @@ def make_template(
     flavor: Flavor | None,
     region: str,
     reserve: Mapping[str, int],
-) -> CceTemplate:
+) -> GroupTemplate:
     """Return the template of a group. flavor: its flavour as ECS describes it, None if ECS has none
     of that name. reserve: the policy's reservation on a node, which replaces the vendor's rule: cpu
     in millicores, the rest in bytes. Raises nothing: what is missing is the problem of the
     template."""
     if flavor is None:
         unknown = f"ECS knows no flavour {group.flavor} in {group.az or region}"
-        return CceTemplate(None, unknown if group.flavor else "it says no flavour")
+        return GroupTemplate(None, unknown if group.flavor else "it says no flavour")
     if flavor.vcpus <= 0 or flavor.memory_mib <= 0:
-        return CceTemplate(None, f"flavour {flavor.name} is described without its cores or memory")
+        return GroupTemplate(
+            None, f"flavour {flavor.name} is described without its cores or memory"
+        )
     own = pool.template
     devices = {GPU: flavor.gpu[1]} if flavor.gpu is not None else {}
     devices |= {  # Ascend processors, by the resource name that kubelets report
@@ -80,15 +79,15 @@ def make_template(
         for name, amount in reserve.items()
         if name in capacity
     }
-    host = f"template-node-for-{group_id(pool.id, group.name)}".replace("/", "-")
+    host = template_name(group_id(pool.id, group.name).replace("/", "-"))
     taints = tuple(
         Taint(taint.key, taint.effect, taint.value)
         for taint in own.taints
-        if taint.key and taint.key != _PASSING and taint.effect in _EFFECTS
+        if taint.key and taint.key != _PASSING and taint.effect in TAINT_EFFECTS
     )
     labels = {key: value for key, value in own.k8s_tags.items() if key not in UNPROMISED}
     labels |= _labels(pool, group, flavor, region) | {HOSTNAME_LABEL: host}
-    return CceTemplate(
+    return GroupTemplate(
         Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=remaining)
     )
 
@@ -101,13 +100,13 @@ def is_spot_node(labels: Mapping[str, str]) -> bool:
 def _labels(pool: NodePool, group: ScaleGroup, flavor: Flavor, region: str) -> dict[str, str]:
     zone = group.az if is_zone(group.az) else ""
     labels = {
-        _TYPE: group.flavor,
-        _REGION: region,
-        _BETA_REGION: region,
-        _ZONE: zone,
-        _BETA_ZONE: zone,
-        _ARCH: flavor.arch,
-        _OS: "linux",
+        INSTANCE_TYPE: group.flavor,
+        REGION: region,
+        BETA_REGION: region,
+        ZONE: zone,
+        BETA_ZONE: zone,
+        ARCH: flavor.arch,
+        OS: "linux",
         _ENGINE: pool.template.runtime.lower(),
         _BARE: "false" if has_servers(pool) else "true",
         SPOT_LABEL: "true" if pool.template.spot else "",

@@ -5,7 +5,6 @@ A cluster that is busy with another change does not count as a failed scale-up."
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
@@ -40,9 +39,8 @@ from chalicelib.providers.kit import price_reader
 from chalicelib.providers.kit.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.kit.credential_source import SecretSource, account_digest
 from chalicelib.providers.kit.http import LIMITS, Http, Limits
-from chalicelib.providers.kit.node_identity import nodes as cluster_nodes
 from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.kit.services import KubeLists, TtlCache
+from chalicelib.providers.kit.services import TtlCache
 
 
 def open_api(
@@ -139,16 +137,9 @@ class HuaweiCloud(BaseProvider[CceContext]):
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 
-    def __init__(
-        self,
-        api: CceApi,
-        settings: CceSettings,
-        kube: KubeLists | None = None,
-        cache: TtlCache[Switches] | None = None,
-    ) -> None:
+    def __init__(self, context: CceContext, cache: TtlCache[Switches]) -> None:
+        super().__init__(context)
         self._cache = cache
-        joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(CceContext(api, settings, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one list of pools, one of nodes, and whatever is not cached."""
@@ -158,7 +149,7 @@ class HuaweiCloud(BaseProvider[CceContext]):
 def build(connection: Connection) -> HuaweiCloud:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
-    kube = None if connection.kube is None else cast(KubeLists, connection.kube)
     row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster_id}"
     cache = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
-    return HuaweiCloud(open_api(connection, settings), settings, kube, cache)
+    api = open_api(connection, settings)
+    return HuaweiCloud(CceContext(api, settings, connection.joined), cache)

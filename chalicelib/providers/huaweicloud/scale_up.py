@@ -69,7 +69,7 @@ from chalicelib.providers.kit.errors import (
     Unknown,
 )
 from chalicelib.providers.kit.node_identity import Seen
-from chalicelib.providers.kit.sized_group import LOOKS, Polls, check_sizes, counted, other_size
+from chalicelib.providers.kit.sized_group import Polls, check_sizes, counted, look_again, other_size
 
 SENT = "sent"  # key of an operation's data: a request was accepted
 FOLLOWING = Polls("follow", first=5.0, growth=1.5, longest=60.0)
@@ -168,12 +168,8 @@ def read_again(
     operation: Operation, note: str, step: str = FOLLOWING.step, enough: int = ENOUGH_LOOKS
 ) -> InProgress | None:
     """Return Pending for another read of inconsistent numbers; None after enough polls."""
-    looks = counted(operation, LOOKS) + 1
-    if looks >= enough:
-        return None
-    return InProgress(
-        FOLLOWING.first, step or FOLLOWING.step, {**operation.status.data, LOOKS: str(looks)}, note
-    )
+    pending = InProgress(FOLLOWING.first, step or FOLLOWING.step, dict(operation.status.data), note)
+    return look_again(operation, pending, enough)
 
 
 # -- scale-up

@@ -10,7 +10,7 @@ returns Pending and is polled by a later message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 
@@ -28,8 +28,8 @@ from chalicelib.providers.kit.errors import (
     Throttled,
     Transient,
 )
-from chalicelib.providers.kit.node_identity import PermanentConflict
-from chalicelib.providers.kit.services import ProviderServices
+from chalicelib.providers.kit.node_identity import PermanentConflict, Seen, nodes
+from chalicelib.providers.kit.services import KubeLists, ProviderServices
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -171,6 +171,15 @@ class Connection(msgspec.Struct, frozen=True):
     now: Callable[[], float]
     access: KubernetesAccess = KubernetesAccess()
     means: ProviderServices = ProviderServices()
+
+    @property
+    def joined(self) -> Callable[[], tuple[Seen, ...]] | None:
+        """Lists the cluster's current nodes, which a change asks for again before it removes a
+        machine; None without a connection to the cluster."""
+        if self.kube is None:
+            return None
+        kube = cast(KubeLists, self.kube)
+        return lambda: nodes(kube)
 
 
 C = TypeVar("C")

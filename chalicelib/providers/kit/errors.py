@@ -48,6 +48,11 @@ class ProviderError(OutscalerError):
         """The class's name, as stored in memory and the journal."""
         return type(self).__name__
 
+    @property
+    def described(self) -> str:
+        """Class and message, for a sentence about something that could not be done."""
+        return f"{self.error_class}: {self.message}"
+
 
 class Throttled(ProviderError):
     """Too many calls; retry_after is the vendor's wait, if it named one."""
@@ -88,6 +93,16 @@ class Transient(ProviderError):
 
 class Unknown(ProviderError):
     """A response that no table maps."""
+
+
+_LONGEST_SHAPE_ERROR = 300  # characters: a problem may name fields of the answer
+
+
+def shape_error(call: str, problem: object, code: str = "") -> Unknown:
+    """Return the error for an answer that is JSON and has another structure than the vendor
+    documents. call: the request's name; problem: what is unexpected."""
+    text = f"{call}: the answer has another shape than expected: {problem}"
+    return Unknown(text[:_LONGEST_SHAPE_ERROR], code=code)
 
 
 # Exact statuses first, then the hundreds; any other status is Unknown.

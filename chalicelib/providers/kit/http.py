@@ -46,6 +46,7 @@ from chalicelib.providers.kit.errors import (
     Unauthorized,
     Unknown,
     class_for,
+    shape_error,
 )
 from chalicelib.providers.kit.rate_limit import CallBudget
 from chalicelib.providers.kit.services import ProviderServices
@@ -104,11 +105,23 @@ class VendorResponse(msgspec.Struct, frozen=True):
         try:
             return msgspec.convert(read_json(self.body, shape), kind)
         except msgspec.ValidationError as error:
-            raise Unknown(
-                f"{self.call}: the answer has another shape than expected: {error}"
-            ) from None
+            raise shape_error(self.call, error) from None
         except msgspec.DecodeError:
             raise Transient(f"{self.call}: the answer is not complete JSON") from None
+
+    def read_object(
+        self, shape: Callable[[Any], Any] = lambda document: document
+    ) -> dict[str, Any]:
+        """Return the body's JSON object. Raises Transient for a body that is not JSON, Unknown for
+        JSON of another type. shape: as in `read`."""
+        body = self.read(object, shape)
+        if not isinstance(body, dict):
+            raise self.shape_error("it is not an object")
+        return body
+
+    def shape_error(self, problem: str) -> Unknown:
+        """Return the error for a body of another structure than the vendor documents."""
+        return shape_error(self.call, problem, code="Shape")
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -15,7 +15,8 @@ decisions back and forth.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from math import isfinite
 
 import msgspec
@@ -36,7 +37,9 @@ LIMITS = Limits(connect=2.0, read=4.0, total=5.0, attempts=1, bytes=2**20)
 """Of one call to an API of prices: a single attempt, as a later pass tries again."""
 _FRESH, _SPOT_FRESH = 6 * 3600.0, 3600.0  # seconds until a price is read again
 _KEPT = 7 * 86400.0  # seconds for which a price is used that cannot be read again
-_DENIED, _FAILED, _UNPRICED = 6 * 3600.0, 600.0, 3600.0  # seconds until the next attempt
+# seconds until the next attempt, of everything that is an extra as prices are
+DENIED_FOR, FAILED_FOR = 6 * 3600.0, 600.0
+_UNPRICED = 3600.0
 _MOST_CALLS, _LONGEST = 10, 5.0  # per pass: calls, and seconds after which no further one begins
 _LONGEST_TEXT, _MOST_DIGITS = 200, 40
 _API = ""  # the cache's name of what applies to all machines
@@ -64,6 +67,15 @@ def price_of(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= DEAREST:
         return 0.0
     return float(value) if isfinite(value) else 0.0
+
+
+def within_limits(names: Iterable[str], now: Callable[[], float]) -> Iterator[str]:
+    """Yield the names for which this pass may send a call: few, and for a short time."""
+    began = now()
+    for name in islice(names, _MOST_CALLS):
+        if not 0 <= now() - began < _LONGEST:
+            return
+        yield name
 
 
 class VendorPrice(msgspec.Struct, frozen=True, array_like=True):
@@ -136,10 +148,8 @@ class PriceReader:
     ) -> VendorPrice:
         """Read prices into `known`, and return what stopped that, without
         an error if nothing did."""
-        began, stopped, changed = self._now(), VendorPrice(), dict[str, VendorPrice]()
-        for name in due[:_MOST_CALLS]:
-            if not 0 <= self._now() - began < _LONGEST:
-                break
+        stopped, changed = VendorPrice(), dict[str, VendorPrice]()
+        for name in within_limits(due, self._now):
             try:
                 price = self._price(name, _SPOT_FRESH if name in often else _FRESH)
             except ProviderError as error:
@@ -170,11 +180,12 @@ class PriceReader:
     def _stop(self, error: ProviderError) -> VendorPrice:
         """Return the failure of the API. Our own pace is over soon, so it is not remembered."""
         denied = isinstance(error, Unauthorized)
-        text = f"{self._subject} could not be read: {error.error_class}: {error.message}"
+        text = f"{self._subject} could not be read: {error.described}"
         if denied:
             text = (
                 f"the key may not read {self._subject} (it needs {self._permission}): "
                 f"{error.message}"
             )
-        due = 0.0 if error.code == OWN_PACE else self._now() + (_DENIED if denied else _FAILED)
+        pause = DENIED_FOR if denied else FAILED_FOR
+        due = 0.0 if error.code == OWN_PACE else self._now() + pause
         return VendorPrice(due=due, error=text[:_LONGEST_TEXT], denied=denied)

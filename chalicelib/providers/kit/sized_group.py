@@ -9,27 +9,20 @@ Alibaba, Exoscale and CCE.
 
 A repeated call begins with the same questions, so a crash or a lost answer adds and removes
 nothing; the suite asks them of every vendor (tests/contract/suite/test_suite_sizes.py). What
-follows a write differs (activities, operations, totals of a pool), so each vendor has its own. A
-removal names machines, and placeholders of machines that were requested and never made;
-placeholders lower the size.
+follows a write differs (activities, operations, totals of a pool), so each vendor has its own. The
+placeholders among the targets of a removal (removal_guard.py) lower the size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.kit.errors import InvalidRequest
-from chalicelib.providers.kit.node_identity import (
-    Identity,
-    Seen,
-    joined_of,
-    refuse_changed,
-    refuse_joined,
-)
+from chalicelib.providers.kit.removal_guard import Targets
 
 # keys of an operation's data: polls so far, consecutive reads of doubtful numbers
 POLLS, LOOKS = "polls", "looks"
@@ -59,20 +52,64 @@ def changed_size(operation: Operation) -> Succeeded:
     return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
 
 
-def size_without(
-    operation: Operation, placeholders: int, title: str, size: int, least: int
-) -> int | Failed | None:
-    """Return the lower size of a group without that many machines that were never made; None if
-    there is nothing left to lower, Failed if the size has increased. size: the current one; least:
-    what exists, and any minimum.
+class Floor(msgspec.Struct, frozen=True):
+    """A number below which a size is not lowered. words: with the number: `the 3 machines that
+    exist`."""
+
+    size: int
+    words: str
+
+
+class SizedGroup(msgspec.Struct, frozen=True):
+    """A group's size, as just read, and how it is lowered. title: the group, for messages.
+
+    floors: counts what exists, which costs calls: it is called only for a size that is lowered.
+    lower: sets a lower size, which the caller has compared with the floors; returns what is
+    waited for, None if the size is lowered at once; raises ProviderError."""
+
+    title: str
+    size: int
+    floors: Callable[[], tuple[Floor, ...]]
+    lower: Callable[[int], Outcome | None]
+
+
+def lower_as_planned(operation: Operation, group: SizedGroup) -> Outcome | None:
+    """Lower the size from from_size to to_size; return what `group.lower` returns, Failed if the
+    size was changed outside this operation. Raises InvalidRequest for a size below a floor, and
+    ProviderError."""
+    if group.size != operation.spec.from_size:
+        return other_size(operation, group.title, group.size)
+    to_size = operation.spec.to_size
+    for floor in group.floors():
+        if to_size < floor.size:
+            raise InvalidRequest(f"{group.title}: {to_size} is below {floor.words}")
+    return group.lower(to_size)
+
+
+def lower_by_placeholders(
+    operation: Operation, targets: Targets, group: SizedGroup
+) -> Outcome | None:
+    """Lower the size by the placeholders among the targets, to a floor at most; return what
+    `group.lower` returns, None if there is nothing left to lower, Failed if the size has increased.
+    Raises ProviderError.
 
     The new size is computed from the planned size, so the call may be repeated. If the size
     is lower already, this operation or a concurrent removal has lowered it, and the next
     pass sees the remainder."""
-    if size > operation.spec.from_size:
-        return other_size(operation, title, size)
-    lower = max(least, operation.spec.from_size - placeholders)
-    return lower if lower < size else None
+    if not targets.placeholders:
+        return None
+    planned = operation.spec.from_size
+    if group.size > planned:
+        return other_size(operation, group.title, group.size)
+    return lower_towards(planned - len(targets.placeholders), group)
+
+
+def lower_towards(size: int, group: SizedGroup) -> Outcome | None:
+    """Lower the size to this one, or to the highest floor above it; return what `group.lower`
+    returns, None if there is nothing left to lower. Raises ProviderError."""
+    least = max(floor.size for floor in group.floors())
+    lowered = max(size, least)
+    return group.lower(lowered) if lowered < group.size else None
 
 
 # -- polls. They are counted in the operation's data, because clocks of
@@ -127,66 +164,10 @@ class Polls(msgspec.Struct, frozen=True):
         return round(min(self.longest, self.first * self.growth ** min(number, 20)), 1)
 
 
-# -- targets of a removal
-
-
-class Targets(msgspec.Struct, frozen=True):
-    """The targets of a removal by handle, each once: machines and placeholders."""
-
-    machines: tuple[str, ...]
-    placeholders: tuple[str, ...]
-
-    def removed(self, operation: Operation) -> Succeeded:
-        """Return the outcome of a removal of all of them."""
-        return Succeeded(
-            {"removed": len(self.machines) + len(self.placeholders), "group": operation.spec.group}
-        )
-
-
-def read_targets(
-    operation: Operation,
-    handle_of: Callable[[RemovalTarget], str],
-    placeholder_group: Callable[[str], str | None],
-    machine: str,
-) -> Targets:
-    """Return the targets; raises InvalidRequest for one without a handle, or for another group's
-    placeholder. placeholder_group: the group of a placeholder's handle, None for a machine's;
-    machine: the vendor's word."""
-    groups: dict[str, str | None] = {}
-    for target in operation.spec.targets:
-        handle = handle_of(target)
-        if not handle:
-            raise InvalidRequest(f"{target.node or target.instance}: no {machine} is known for it")
-        groups[handle] = placeholder_group(handle)
-        if groups[handle] not in {None, operation.spec.group}:
-            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
-    return Targets(
-        tuple(handle for handle, group in groups.items() if group is None),
-        tuple(handle for handle, group in groups.items() if group is not None),
-    )
-
-
-def check_nodes(
-    operation: Operation,
-    joined: Callable[[], tuple[Seen, ...]] | None,
-    identify: Callable[[tuple[Seen, ...]], Identity[str, Seen]],
-    machines: Collection[str],
-    handle_of: Callable[[RemovalTarget], str],
-    name_of: Callable[[str], str] = str,
-) -> None:
-    """Raise PermanentConflict if one of the machines that are to be deleted now (handles) is not,
-    or not for certain, the node that was planned, or, if machines that never joined are deleted, is
-    a node by now. joined: lists the cluster's current nodes, raises Transient; None without a
-    connection to the cluster: nothing is checked. name_of: a machine in the message."""
-    if joined is None:
-        return
-    nodes = joined()
-    identity = identify(nodes)
-    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
-        refuse_joined(name_of(machine) for machine in joined_of(machines, identity))
-        return
-
-    def machine_of(target: RemovalTarget) -> str | None:
-        return handle if (handle := handle_of(target)) in machines else None
-
-    refuse_changed(operation.spec.targets, machine_of, identity, nodes)
+def look_again(operation: Operation, progress: InProgress, enough: int) -> InProgress | None:
+    """Return the progress with one more look at doubtful numbers counted in its data; None
+    if that look is the last of so many, after which the numbers are accepted."""
+    looks = counted(operation, LOOKS) + 1
+    if looks >= enough:
+        return None
+    return msgspec.structs.replace(progress, data={**progress.data, LOOKS: str(looks)})

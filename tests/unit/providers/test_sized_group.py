@@ -1,23 +1,22 @@
-"""What the changes of groups with an absolute size share: sizes, polls, targets, and the
-check of the current nodes.
-"""
+"""What the changes of groups with an absolute size share: sizes and polls."""
 
 from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.outcome import Failed
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress
 from chalicelib.providers.kit.errors import InvalidRequest
-from chalicelib.providers.kit.node_identity import Identity, PermanentConflict, Seen
+from chalicelib.providers.kit.removal_guard import Targets
 from chalicelib.providers.kit.sized_group import (
+    Floor,
     Polls,
-    Targets,
-    check_nodes,
+    SizedGroup,
     check_sizes,
     counted,
-    read_targets,
-    size_without,
+    look_again,
+    lower_as_planned,
+    lower_by_placeholders,
 )
 from tests.cases import each_row
 from tests.operations import new_operation
@@ -25,16 +24,8 @@ from tests.operations import new_operation
 POLLS = Polls("look", first=5.0, growth=2.0, longest=30.0)
 
 
-def change(
-    kind: OperationKind,
-    from_size: int = 3,
-    to_size: int = 5,
-    targets: tuple[RemovalTarget, ...] = (),
-) -> Operation:
-    operation = new_operation(
-        "change-1", "shop", "vendor", "g", kind, "plan", 0.0, from_size, to_size
-    )
-    return operation.with_spec(targets=targets)
+def change(kind: OperationKind, from_size: int = 3, to_size: int = 5) -> Operation:
+    return new_operation("change-1", "shop", "vendor", "g", kind, "plan", 0.0, from_size, to_size)
 
 
 @each_row(
@@ -57,10 +48,31 @@ def test_sizes_of_a_change_are_checked(
         check_sizes(change(kind, from_size, to_size))
 
 
+class LoweredGroup:
+    """A group whose size is lowered here. least: a number of machines that exist."""
+
+    def __init__(self, size: int, least: int) -> None:
+        self.counts, self.sizes = 0, list[int]()
+        self._size, self._least = size, least
+
+    def group(self) -> SizedGroup:
+        return SizedGroup("pool g", self._size, self._floors, self._lower)
+
+    def _floors(self) -> tuple[Floor, ...]:
+        self.counts += 1
+        return Floor(self._least, f"the {self._least} that exist"), Floor(1, "1, as always")
+
+    def _lower(self, size: int) -> InProgress:
+        self.sizes.append(size)
+        return POLLS.begin({"size": str(size)})
+
+
 @each_row(
     ("placeholders", "size", "least", "lower"),
     [
         (2, 5, 0, 3),
+        (4, 5, 0, 1),
+        (5, 5, 0, 1),  # not below any floor
         (2, 5, 4, 4),  # not below what exists
         (2, 5, 5, None),
         (2, 4, 0, 3),  # a concurrent removal has lowered it by one
@@ -71,17 +83,52 @@ def test_sizes_of_a_change_are_checked(
 def test_placeholders_lower_the_planned_size(
     placeholders: int, size: int, least: int, lower: int | None
 ) -> None:
-    assert (
-        size_without(
-            change(OperationKind.DELETE_INSTANCES, 5, 3), placeholders, "pool g", size, least
-        )
-        == lower
+    targets = Targets((), tuple(f"g/{number}" for number in range(placeholders)))
+    vendor = LoweredGroup(size, least)
+    outcome = lower_by_placeholders(
+        change(OperationKind.DELETE_INSTANCES, 5, 3), targets, vendor.group()
     )
+    assert outcome == (None if lower is None else POLLS.begin({"size": str(lower)}))
+    assert vendor.sizes == ([] if lower is None else [lower])
+    assert vendor.counts == (1 if placeholders else 0)
 
 
 def test_size_that_was_increased_is_not_lowered() -> None:
-    outcome = size_without(change(OperationKind.DELETE_INSTANCES, 5, 3), 2, "pool g", 6, 0)
+    vendor = LoweredGroup(6, 0)
+    outcome = lower_by_placeholders(
+        change(OperationKind.DELETE_INSTANCES, 5, 3), Targets((), ("g/1",)), vendor.group()
+    )
     assert outcome == Failed("Conflict", "pool g has the size 6, but from 5 to 3 was planned")
+    assert (vendor.counts, vendor.sizes) == (0, [])
+
+
+@each_row("size", [4, 6])
+def test_planned_decrease_of_another_size_is_a_conflict(size: int) -> None:
+    vendor = LoweredGroup(size, 0)
+    outcome = lower_as_planned(change(OperationKind.DECREASE_TARGET, 5, 3), vendor.group())
+    assert outcome == Failed("Conflict", f"pool g has the size {size}, but from 5 to 3 was planned")
+    assert (vendor.counts, vendor.sizes) == (0, [])
+
+
+@each_row(
+    ("to_size", "least", "problem"),
+    [
+        (3, 3, ""),
+        (3, 4, "pool g: 3 is below the 4 that exist"),
+        (1, 0, ""),
+        (0, 0, "pool g: 0 is below 1, as always"),
+    ],
+)
+def test_planned_decrease_stops_at_each_floor(to_size: int, least: int, problem: str) -> None:
+    vendor = LoweredGroup(5, least)
+    decrease = change(OperationKind.DECREASE_TARGET, 5, to_size)
+    if not problem:
+        assert lower_as_planned(decrease, vendor.group()) == POLLS.begin({"size": str(to_size)})
+        assert vendor.sizes == [to_size]
+        return
+    with pytest.raises(InvalidRequest, match=problem):
+        lower_as_planned(decrease, vendor.group())
+    assert vendor.sizes == []
 
 
 @each_row(
@@ -129,76 +176,10 @@ def test_absurd_number_of_polls_is_no_long_sum() -> None:
     assert POLLS.pause(operation) == 30.0
 
 
-def group_of(handle: str) -> str | None:
-    return handle.partition("/")[0] if "/" in handle else None
-
-
-def target(handle: str) -> RemovalTarget:
-    return RemovalTarget(f"node-{handle}", f"id-{handle}", handle)
-
-
-def targets_of(*handles: str) -> Targets:
-    order = change(OperationKind.DELETE_NODES, 3, 1, tuple(map(target, handles)))
-    return read_targets(order, lambda each: each.handle, group_of, "machine")
-
-
-def test_targets_are_read_once_each() -> None:
-    targets = targets_of("a", "g/1", "b", "a", "g/1")
-    assert targets == Targets(("a", "b"), ("g/1",))
-    assert targets.removed(change(OperationKind.DELETE_NODES)).facts == {"removed": 3, "group": "g"}
-
-
-@each_row(
-    ("handle", "problem"),
-    [("", "node-: no machine is known for it"), ("other/1", "other/1 does not belong to g")],
-)
-def test_target_that_names_nothing_of_the_group_is_refused(handle: str, problem: str) -> None:
-    with pytest.raises(InvalidRequest, match=problem):
-        targets_of("a", handle)
-
-
-def identify(nodes: tuple[Seen, ...]) -> Identity[str, Seen]:
-    return Identity(nodes, lambda node: (node.provider_id,) if node.provider_id else ())
-
-
-@each_row(
-    ("kind", "nodes", "problem"),
-    [
-        (OperationKind.DELETE_NODES, (Seen("node-a", "a"),), ""),
-        (OperationKind.DELETE_NODES, (), ""),
-        (OperationKind.DELETE_NODES, (Seen("other", "a"),), "node other now"),
-        (OperationKind.DELETE_NODES, (Seen("node-a", ""),), "no longer identifies itself"),
-        (OperationKind.DELETE_NODES, (Seen("node-b", "x"),), ""),  # b is not deleted now
-        (OperationKind.DELETE_INSTANCES, (), ""),
-        (OperationKind.DELETE_INSTANCES, (Seen("node-b", "b"),), ""),
-        (
-            OperationKind.DELETE_INSTANCES,
-            (Seen("node-a", "a"),),
-            "the machine a has joined the cluster",
-        ),
-    ],
-)
-def test_current_nodes_are_checked_for_the_machines_of_this_call(
-    kind: OperationKind, nodes: tuple[Seen, ...], problem: str
-) -> None:
-    def check() -> None:
-        order = change(kind, 3, 1, (target("a"), target("b")))
-        check_nodes(
-            order,
-            lambda: nodes,
-            identify,
-            ("a",),
-            lambda each: each.handle,
-            lambda name: f"the machine {name}",
-        )
-
-    if not problem:
-        check()
-        return
-    with pytest.raises(PermanentConflict, match=problem):
-        check()
-
-
-def test_without_a_cluster_no_node_is_checked() -> None:
-    order = change(OperationKind.DELETE_INSTANCES, 3, 2, (target("a"),))
-    check_nodes(order, None, identify, ("a",), lambda each: each.handle)
+def test_doubtful_numbers_are_looked_at_a_number_of_times() -> None:
+    operation, notes = change(OperationKind.DELETE_NODES), list[str]()
+    while (pending := look_again(operation, POLLS.later(operation, "doubtful"), 3)) is not None:
+        notes.append(pending.note)
+        operation = operation.with_status(data=pending.data)
+    assert notes == ["doubtful", "doubtful"]
+    assert operation.status.data == {"polls": "2", "looks": "2"}

@@ -72,6 +72,7 @@ def rows(found: Converted) -> str:
             "[Global]\nproject-id=YOUR_PROJECT_ID\n",
             "line 2: project-id | project-id is YOUR_PROJECT_ID: a placeholder",
         ),
+        ("[Global]\nregion=eu ; near\nwords\nos=a\n", "read | line 1: [Global] | region eu, os a"),
         ("", "told | pool pool1 | has no section of its own"),
         (None, "told | cloud-config | its text is not in the input"),
     ],

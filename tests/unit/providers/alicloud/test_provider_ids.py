@@ -7,7 +7,6 @@ from chalicelib.providers.alicloud.provider_ids import (
     AlicloudGroupNames,
     handle_of,
     parse,
-    placeholder_group,
 )
 from tests.cases import each_row
 from tests.unit.providers.alicloud.emulated import REGION, node
@@ -71,8 +70,3 @@ def test_alicloud_empty_and_foreign_provider_ids_match_nothing() -> None:
 )
 def test_alicloud_target_is_found_by_handle_or_by_id(target: RemovalTarget, expected: str) -> None:
     assert handle_of(target) == expected
-
-
-def test_alicloud_placeholder_id_contains_its_group() -> None:
-    assert placeholder_group("placeholder-asg-bp1-x-12") == "asg-bp1-x"
-    assert placeholder_group("i-1") is None

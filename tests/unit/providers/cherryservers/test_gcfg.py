@@ -6,7 +6,7 @@ import random
 import string
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.definition_reader import parse_gcfg
+from chalicelib.providers.cherryservers.gcfg import parse_gcfg, readable_sections
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
 
@@ -126,3 +126,28 @@ def test_gcfg_arbitrary_text_is_read_or_refused() -> None:
                 places.append(mistake.place)
     assert places
     assert all(place.startswith("config: line ") for place in places)
+
+
+@each_row(
+    ("text", "expected"),
+    [
+        ("[s]\nsome words\na=1\n", [("a", "1")]),
+        ('[s]\na="1\nb=2', [("b", "2")]),
+        ("[s]\na=b\0c\nb=2", [("b", "2")]),
+        ("a=1\n[s]\nb=2", [("b", "2")]),
+        ("[s]\na=1\n[x\nb=2\n", [("a", "1")]),
+        ("[x\nb=2\n; c\n[s]\na=1 ; d", [("a", "1")]),
+    ],
+)
+def test_gcfg_readable_lines_of_a_refused_file_are_read(
+    text: str, expected: list[tuple[str, str]]
+) -> None:
+    refused(lambda: parse_gcfg(text, "config"))
+    [section] = readable_sections(text)
+    assert section.name == "s"
+    assert [(entry.key, entry.value) for entry in section.entries] == expected
+
+
+def test_gcfg_readable_sections_are_those_of_a_correct_file() -> None:
+    text = '[GLOBAL]\nProject-ID=1\n[NodegroupDef "Pool2"]\nREGION = EU \\\n # c\n[s]\n'
+    assert readable_sections(text) == parse_gcfg(text, "config")

@@ -7,6 +7,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.providers.exoscale.scale_up import ENOUGH_LOOKS
 from chalicelib.providers.kit.errors import Conflict, ProviderError, Transient
 from infra.emulators.exoscale.account import example_id
 from infra.emulators.exoscale.models import Ending
@@ -183,6 +184,35 @@ def test_exoscale_eviction_that_succeeds_without_effect_finally_fails() -> None:
     assert isinstance(outcome, Failed)
     assert "lists it still" in outcome.message
     assert len(zone.changes()) == 1
+
+
+def _poll(zone: EmulatedZone, operation: Operation) -> Operation:
+    """Returns an operation that is not over yet, as the executor passes it to the next step."""
+    outcome = zone.build().poll(operation)
+    assert isinstance(outcome, InProgress)
+    return operation.with_status(data=outcome.data, step=outcome.step)
+
+
+def test_exoscale_machine_still_listed_after_its_eviction_may_go_later() -> None:
+    zone = sks(4)
+    name = zone.machines(A)[0]
+    zone.zone.end_next(A, NO_EFFECT)
+    operation = _begun(zone, remove(zone, 4, name))
+    zone.settle()
+    for _ in range(ENOUGH_LOOKS - 1):
+        operation = _poll(zone, operation)
+    zone.zone.vanish(name)
+    assert isinstance(zone.build().poll(operation), Succeeded)
+
+
+def test_exoscale_machine_still_listed_after_its_eviction_is_looked_at_five_times() -> None:
+    zone = sks(4)
+    zone.zone.end_next(A, NO_EFFECT)
+    operation = _begun(zone, remove(zone, 4, zone.machines(A)[0]))
+    zone.settle()
+    for _ in range(4):
+        operation = _poll(zone, operation)
+    assert isinstance(zone.build().poll(operation), Failed)
 
 
 @each_row("ending", [Ending("failure", "fault", "no"), NO_EFFECT])

@@ -6,7 +6,7 @@ import msgspec
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.providers.huaweicloud.node_groups import MOST_PLACEHOLDERS
+from chalicelib.providers.kit.group_builder import MOST_PLACEHOLDERS
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.emulated import (
     AZ2,

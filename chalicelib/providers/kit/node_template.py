@@ -1,0 +1,99 @@
+"""The node that a group would add: names of its labels, what Kubernetes takes as a label or taint,
+and a node made of a capacity.
+
+Each vendor knows what its machines have. A label, taint or resource that a template has and new
+nodes lack would be bought repeatedly for a pod that does not fit, so what Kubernetes would refuse
+is left out by every vendor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
+
+ARCH, OS, INSTANCE_TYPE = (
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+)
+BETA_INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
+REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+BETA_REGION, BETA_ZONE = (
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+)
+GPU = "nvidia.com/gpu"
+USUAL_PODS = 110  # of a node, where the vendor says nothing: the kubelet's default
+TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
+_DOMAIN = re.compile(
+    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII
+)
+_LONGEST_DOMAIN = 253
+
+# -- what Kubernetes takes
+
+
+def is_label_value(text: str) -> bool:
+    """Whether the text is a valid Kubernetes label value."""
+    return not text or _NAME.match(text) is not None
+
+
+def is_label_key(text: str) -> bool:
+    """Whether the text is a valid key of a Kubernetes label or taint: `name` or `domain/name`."""
+    domain, slash, name = text.rpartition("/")
+    if slash and not is_domain(domain):
+        return False
+    return _NAME.match(name) is not None
+
+
+def is_domain(text: str) -> bool:
+    """Whether the text is a DNS-1123 subdomain, like API groups and key prefixes."""
+    return 0 < len(text) <= _LONGEST_DOMAIN and _DOMAIN.match(text) is not None
+
+
+# -- templates
+
+
+class GroupTemplate(msgspec.Struct, frozen=True):
+    """node None: the group cannot be scaled up from zero, and problem is the reason. warnings: what
+    the template lacks."""
+
+    node: Node | None
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def template_name(group: str) -> str:
+    """Return the name of the template node of a group."""
+    return f"template-node-for-{group}"
+
+
+def template_node(
+    name: str,
+    labels: Mapping[str, str],
+    capacity: Mapping[str, int],
+    reserve: Mapping[str, int],
+    taints: tuple[Taint, ...] = (),
+) -> Node:
+    """Return the node of a template. labels: besides the host name. reserve: what the kubelet keeps
+    of each resource, cpu in millicores and the rest in bytes."""
+    return Node(
+        name=name,
+        labels={**labels, HOSTNAME_LABEL: name},
+        capacity=dict(capacity),
+        allocatable=without_reserve(capacity, reserve),
+        taints=taints,
+    )
+
+
+def without_reserve(capacity: Mapping[str, int], reserve: Mapping[str, int]) -> dict[str, int]:
+    """Return what is left for pods of a node's capacity."""
+    return {
+        resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()
+    }
