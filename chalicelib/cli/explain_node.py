@@ -14,8 +14,8 @@ from typing import Any
 
 from chalicelib.cli.arguments import named
 from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, weakening
-from chalicelib.cli.output import Table, plural
-from chalicelib.cli.plan_output import on_node, some
+from chalicelib.cli.output import Table
+from chalicelib.cli.plan_output import on_node
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
@@ -26,16 +26,10 @@ from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import disruption_words, sentence
+from chalicelib.reasons.words import ago, counted, some
 from chalicelib.views import consolidation as consolidation_view
 from chalicelib.views import lifecycle as lifecycle_view
-from chalicelib.views.cluster_view import (
-    ago,
-    as_json,
-    breaker_view,
-    coded,
-    notice_view,
-    operation_view,
-)
+from chalicelib.views.cluster_view import as_json, breaker_view, coded, notice_view, operation_view
 
 _BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
@@ -154,7 +148,7 @@ def _restarted(restart: Restart) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def _eviction(pods: Sequence[str]) -> str:
-    return f"evicting {plural(len(pods), 'pod')}" if pods else "empty as it is"
+    return f"evicting {counted(len(pods), 'pod')}" if pods else "empty as it is"
 
 
 def _leaving(name: str, operation: Operation) -> tuple[list[str], dict[str, Any]]:
@@ -258,7 +252,7 @@ def recommendation(context: ExplainContext, node: Node) -> tuple[str, ...]:
 
 def _pods_expected(pods: Sequence[str]) -> str:
     verb = "is" if len(pods) == 1 else "are"
-    return f"{plural(len(pods), 'pending pod')} {verb} expected on it"
+    return f"{counted(len(pods), 'pending pod')} {verb} expected on it"
 
 
 def lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -37,7 +37,8 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
 from chalicelib.reasons.text import disruption_words, sentence, text
-from chalicelib.views.consolidation import action, some, worth
+from chalicelib.reasons.words import counted, some
+from chalicelib.views.consolidation import action, worth
 
 
 class PassFacts(msgspec.Struct, frozen=True):
@@ -366,7 +367,7 @@ def _rules_add_nodes(fact: str, facts: PassFacts) -> Iterator[Event]:
 
 
 def _rule_message(verdict: RuleVerdict) -> str:
-    nodes = f"{verdict.nodes} node{'' if verdict.nodes == 1 else 's'}"
+    nodes = counted(verdict.nodes, "node")
     message = f"Rule {verdict.rule}: adding {nodes} to pool {verdict.pool}"
     if verdict.due:
         return f"{message}, due at {format_time(verdict.due)}"

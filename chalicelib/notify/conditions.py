@@ -24,9 +24,9 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
+from chalicelib.reasons.words import some
 from chalicelib.store.leases import ScanState
 from chalicelib.views.cluster_view import LATE_AFTER
-from chalicelib.views.consolidation import some
 
 INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL
 IN_A_ROW = 3

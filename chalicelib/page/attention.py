@@ -22,10 +22,10 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.reasons.text import disruption_words, lasting_first, sentence
+from chalicelib.reasons.words import counted, money
 from chalicelib.views.cluster_view import LATE_AFTER
 from chalicelib.views.consolidation import (
     ReplacementView,
-    money,
     replacement_action,
     replacement_views,
     state_words,
@@ -91,11 +91,6 @@ class Paused(msgspec.Struct, frozen=True):
     by: str
     until: float
     command: str
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 pod` or `2 pods`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # -- is it well

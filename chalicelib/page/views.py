@@ -17,11 +17,12 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Move, Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import charts
-from chalicelib.page.attention import counted, needs, paused, pods_reason, status_of, under_way
+from chalicelib.page.attention import needs, paused, pods_reason, status_of, under_way
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
 from chalicelib.reasons.text import PASSING, sentence
+from chalicelib.reasons.words import counted
 from chalicelib.store.gauge_ring import EVERY, GaugePoint
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.bill import PARTS, BillView, CostView, cost_view, move_text

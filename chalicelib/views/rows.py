@@ -22,6 +22,7 @@ from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, Plan
 from chalicelib.model.purchases import coming_for
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.reasons.words import counted
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import (
     Instant,
@@ -433,12 +434,12 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
     removals = group.operations_of(OperationKind.DELETE_NODES)
     if removals:
         count = sum(len(operation.spec.targets) for operation in removals) or len(removals)
-        detail = f"{_nodes(count)} leave{'s' if count == 1 else ''}"
+        detail = f"{counted(count, 'node')} leave{'s' if count == 1 else ''}"
         since = Instant(min(operation.spec.created_at for operation in removals))
         yield GroupStatus("leaving", Tone.INFO, detail, since)
     pods = context.waiting.get(group.group, 0)
     if pods and verdict is not None:
-        need = f"{pods} pod{'' if pods == 1 else 's'} would need another node"
+        need = f"{counted(pods, 'pod')} would need another node"
         yield GroupStatus("at its maximum", Tone.WARN, need)
     yield _steady(group, context)
 
@@ -449,7 +450,7 @@ def _growing(group: _GroupFacts, context: _RowContext) -> GroupStatus:
         since = request.purchases[0].since
     else:
         since = min((operation.spec.created_at for operation in group.growths), default=0.0)
-    detail = f"{_nodes(group.coming)} on {'its' if group.coming == 1 else 'their'} way"
+    detail = f"{counted(group.coming, 'node')} on {'its' if group.coming == 1 else 'their'} way"
     words = coming_words(coming_for(request))
     if words:
         detail += f", coming for: {words}"
@@ -488,11 +489,6 @@ def failure_words(error_class: str, message: str = "", zone: str = "") -> str:
     if error_class == "OutOfStock":
         return f"{ERRORS[error_class]} in {zone}" if zone else ERRORS[error_class]
     return error_words(error_class, message=message) or "failed"
-
-
-def _nodes(count: int) -> str:
-    """Return `1 node` or `2 nodes`."""
-    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def usual_seconds(entries: Iterable[JournalEntry], kind: OperationKind) -> float:
