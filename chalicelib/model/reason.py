@@ -22,8 +22,10 @@ class ReasonRow(msgspec.Struct, frozen=True):
     name parameters in braces, as reasons/text.py describes. tile: what nodes are that stay for
     it, on a cluster's page. advice: how an operator ends it, for `outscaler explain node`; may
     name {cluster}, {threshold} and {cooldown}. remedy: how a pod that blocks its node lets it go.
-    meaning: for the table of docs/runbook.md, in Markdown. passes: whether it ends without a
-    change of the pod, the group or the policy.
+    fix: how to free many such nodes, for `outscaler doctor`. need: what is the matter with a node
+    of which it is a note, on a cluster's page. meaning: for the table of docs/runbook.md, in
+    Markdown. passes: whether it ends without a change of the pod, the group or the policy.
+    momentary: whether nodes change between such reasons with each pod that comes or goes.
     """
 
     code: str
@@ -32,8 +34,11 @@ class ReasonRow(msgspec.Struct, frozen=True):
     tile: str = ""
     advice: str = ""
     remedy: str = ""
+    fix: str = ""
+    need: str = ""
     meaning: str = ""
     passes: bool = False
+    momentary: bool = False
 
 
 class ReasonCode(StrEnum):
@@ -1008,6 +1013,7 @@ class ReasonCode(StrEnum):
         detail="until {until:time}",
         tile="too young",
         advice="nothing but time; consolidation.minNodeAge says how long",
+        momentary=True,
         meaning="wait; `minNodeAge` is the least age",
     )
     NOT_QUIET = ReasonRow(
@@ -1019,6 +1025,7 @@ class ReasonCode(StrEnum):
             "nothing but time; consolidation.quietTime says how long; give short jobs nodes of "
             "their own"
         ),
+        momentary=True,
         meaning=(
             "a pod came to the node or left it within `quietTime`; DaemonSets' pods do not "
             "count. If a node is never quiet, short jobs run on it: give them nodes of their "
@@ -1031,6 +1038,7 @@ class ReasonCode(StrEnum):
         detail="{owner}, until {until:time}",
         tile="with pods moved often enough today",
         advice="nothing but time; consolidation.movesPerPodPerDay says how often",
+        momentary=True,
         meaning=(
             "the pods of the named owner were moved `movesPerPodPerDay` times per replica within "
             "24 hours; the text has the end"
@@ -1144,6 +1152,7 @@ class ReasonCode(StrEnum):
         detail="since {since:time}, needs {needs:duration}",
         tile="to be confirmed",
         advice="nothing but time; consolidation.confirmAfter says how long",
+        momentary=True,
         meaning=(
             "the move is wanted, and begins if a pass at least `confirmAfter` later still wants it"
         ),
@@ -1154,6 +1163,7 @@ class ReasonCode(StrEnum):
         detail="until {until:time}",
         tile="with a price that has just changed",
         advice="nothing but time; consolidation.priceSettleTime says how long",
+        momentary=True,
         meaning="the price of the named group fell within `priceSettleTime`; the text has the end",
     )
     OTHER_MOVE_BETTER = ReasonRow(
@@ -1219,12 +1229,14 @@ class ReasonCode(StrEnum):
         "InterruptionReported",
         "the vendor takes back node {node}; spec.spot.interruptions: act would evacuate it",
         detail="[until {until:time}][, {signal}]",
+        need="its vendor takes it back, and nothing is done about it",
         meaning="the same, but the policy does not act on it: write `spot: {interruptions: act}`",
     )
     NO_REPLACEMENT_IN_TIME = ReasonRow(
         "NoReplacementInTime",
         "a new node may come after the vendor has taken back node {node}",
         detail="[until {until:time}], a new node may take {ready:duration}",
+        need="no new node can be ready before its vendor takes it back",
         meaning=(
             "a new node takes longer than the notice lasts; pods without room wait for it. "
             "[Headroom](reference/headroom.md) avoids that"
@@ -1288,6 +1300,7 @@ class ReasonCode(StrEnum):
         "NodeOverdue",
         "node {node} is older than maxNodeAge and expiryGrace allow",
         detail="expired {since:time}",
+        need="it is older than maxNodeAge and expiryGrace allow",
         meaning=(
             "the node is older than `maxNodeAge` and `expiryGrace`, and something holds it: "
             "`outscaler explain node` says what"
@@ -1379,6 +1392,7 @@ class ReasonCode(StrEnum):
         "its controller does not exist",
         detail="{controller}",
         remedy="delete the pod, or create its controller again",
+        fix="delete the pods, or recreate their controllers",
         meaning="its controller does not exist; delete the pod, or create its controller again",
     )
     MIN_REPLICAS = ReasonRow(
@@ -1386,6 +1400,7 @@ class ReasonCode(StrEnum):
         "its controller has too few replicas",
         detail="{replicas}, minReplicaCount {min}",
         remedy="raise its replicas, or lower minReplicaCount",
+        fix="add a replica, or set options.minReplicaCount to 0",
         meaning="fewer replicas than `minReplicaCount`; raise them, or lower the option",
     )
     NOT_REPLICATED = ReasonRow(
@@ -1396,6 +1411,7 @@ class ReasonCode(StrEnum):
             "give it a controller, or annotate it "
             'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"'
         ),
+        fix="run the pods by a controller, or annotate them safe-to-evict: true",
         meaning=(
             "nothing would recreate it; give it a controller, or annotate it `safe-to-evict: "
             '"true"`'
@@ -1409,6 +1425,7 @@ class ReasonCode(StrEnum):
             "name the volume in cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes if "
             "it may go"
         ),
+        fix="annotate safe-to-evict-local-volumes, or set options.skipNodesWithLocalStorage: false",
         meaning=(
             "name the volume in `safe-to-evict-local-volumes`, or set "
             "`skipNodesWithLocalStorage: false`"
@@ -1418,6 +1435,7 @@ class ReasonCode(StrEnum):
         "NotSafeToEvictAnnotation",
         "it is annotated safe-to-evict: false",
         remedy="remove the annotation once it may go",
+        fix="take off the annotation cluster-autoscaler.kubernetes.io/safe-to-evict: false",
         meaning="the pod has the annotation; remove it when the pod may move",
     )
     KUBE_SYSTEM = ReasonRow(
@@ -1427,6 +1445,7 @@ class ReasonCode(StrEnum):
             "give it a PodDisruptionBudget in kube-system, or set "
             "blockingSystemPodDistruptionTimeout to the age from which it may move"
         ),
+        fix="give the pods of kube-system disruption budgets",
         meaning=(
             "give it a budget, or set `blockingSystemPodDistruptionTimeout` to the age from "
             "which it may move"
@@ -1439,6 +1458,7 @@ class ReasonCode(StrEnum):
         remedy=(
             "wait until its pods are healthy, add replicas, or let the budget allow a disruption"
         ),
+        fix="loosen the disruption budgets",
         meaning=(
             "its budget allows no disruption now: [drains blocked by a "
             "budget](#drains-blocked-by-a-disruption-budget)"
@@ -1492,6 +1512,10 @@ class ReasonCode(StrEnum):
             "a smaller size would delete first. It is taken off by an operation"
         ),
     )
+
+
+AT_MAXIMUM = frozenset({ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE})
+"""Why a group, or its pool, has no room for another node."""
 
 
 class DisruptionReason(StrEnum):

@@ -70,9 +70,9 @@ _TABLES = (
 )
 
 
-def page(runbook: str) -> str:
-    """Return the runbook with the tables as they should be. runbook: as it is."""
-    before, _, rest = runbook.partition(HEADING)
+def page(text: str) -> str:
+    """Return the runbook with the tables as they should be. text: of the page as it is."""
+    before, _, rest = text.partition(HEADING)
     _, _, after = rest.partition("\n## ")
     section = "\n".join(_section())
     return f"{before}{HEADING}\n{section}\n## {after}"
