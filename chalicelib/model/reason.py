@@ -16,29 +16,27 @@ import msgspec
 
 
 class ReasonRow(msgspec.Struct, frozen=True):
-    """A reason's code and its texts.
-
-    words: the text that scripts rely on. detail: the numbers behind it, shown in brackets. Both
-    name parameters in braces, as reasons/text.py describes. tile: what nodes are that stay for
-    it, on a cluster's page. advice: how an operator ends it, for `outscaler explain node`; may
-    name {cluster}, {threshold} and {cooldown}. remedy: how a pod that blocks its node lets it go.
-    fix: how to free many such nodes, for `outscaler doctor`. need: what is the matter with a node
-    of which it is a note, on a cluster's page. meaning: for the table of docs/runbook.md, in
-    Markdown. passes: whether it ends without a change of the pod, the group or the policy.
-    momentary: whether nodes change between such reasons with each pod that comes or goes.
-    """
+    """A reason's code, its texts, and what the planner and the journal know of it."""
 
     code: str
-    words: str
-    detail: str = ""
-    tile: str = ""
+
+    # texts; the first two name parameters in braces (reasons/text.py)
+    words: str  # what scripts rely on
+    detail: str = ""  # the numbers behind it, shown in brackets
+    tile: str = ""  # what nodes are that stay for it, on a cluster's page
+    need: str = ""  # what is the matter with the node that it is a note on, on a cluster's page
+    # how an operator ends it, for `explain node`; may name {cluster}, {threshold}, {cooldown}
     advice: str = ""
-    remedy: str = ""
-    fix: str = ""
-    need: str = ""
-    meaning: str = ""
-    passes: bool = False
+    remedy: str = ""  # how its author lets a pod go that blocks its node
+    fix: str = ""  # how an operator frees many such nodes, for `doctor`
+    meaning: str = ""  # what it means, and what to do, for docs/runbook.md
+
+    # properties
+    passes: bool = False  # ends without a change of the pod, the group or the policy
+    # with each pod that comes or goes, nodes change between such reasons
     momentary: bool = False
+    awaited: bool = False  # a replacement that is ready waits for its end, but not for ever
+    unjudged: bool = False  # the node could not be judged, so its timer stands still
 
 
 class ReasonCode(StrEnum):
@@ -630,6 +628,7 @@ class ReasonCode(StrEnum):
             "mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how "
             "many are too many"
         ),
+        awaited=True,
         meaning="too many nodes are unready; repair them first. Also delays removals",
     )
 
@@ -775,6 +774,7 @@ class ReasonCode(StrEnum):
         "waits for a pod to complete",
         detail="{pod}",
         advice='wait for the pod, or take its annotation safe-to-evict: "on-completion" off',
+        awaited=True,
         meaning="the node waits until that pod has ended",
     )
     IN_COOLDOWN = ReasonRow(
@@ -784,6 +784,7 @@ class ReasonCode(StrEnum):
         tile="in the cooldown after a change",
         advice="nothing but time; {cooldown} says how long",
         passes=True,
+        awaited=True,
         meaning="the text names the cooldown and its end",
     )
     PARALLELISM = ReasonRow(
@@ -793,6 +794,7 @@ class ReasonCode(StrEnum):
         advice=(
             "nothing but time; maxDrainParallelism and maxScaleDownParallelism say how many at once"
         ),
+        awaited=True,
         meaning="the maximum number of nodes is being removed already",
     )
     ATOMIC_FAILED = ReasonRow(
@@ -813,6 +815,8 @@ class ReasonCode(StrEnum):
             "nothing: the next pass goes on; if it never comes to this node, raise "
             "scaleDownSimulationTimeout"
         ),
+        awaited=True,
+        unjudged=True,
         meaning="`scaleDownSimulationTimeout` was over; the next pass continues",
     )
     NODE_COOLDOWN = ReasonRow(
@@ -822,6 +826,7 @@ class ReasonCode(StrEnum):
         tile="too young",
         advice="nothing but time; the group's own cooldown at its provider says how long",
         passes=True,
+        awaited=True,
         meaning="its group has a cooldown for new nodes; the message has its end",
     )
     GROUP_FROZEN = ReasonRow(
@@ -829,6 +834,8 @@ class ReasonCode(StrEnum):
         "its node group is unhealthy; nothing is changed there",
         detail="{detail}",
         advice="mend its unready nodes; timers go on where they were when it is well again",
+        awaited=True,
+        unjudged=True,
         meaning=(
             "too many nodes of the group or its zone are not ready or missing; [find the "
             "cause](#unhealthy-groups); its timers stand still"
@@ -844,6 +851,7 @@ class ReasonCode(StrEnum):
             "nothing but time; spec.maxDisruption says how many; outscaler release {cluster} "
             "--yes lifts it for a while"
         ),
+        awaited=True,
         meaning=(
             "`spec.maxDisruption` allows no more removals this hour; the message has the next time"
         ),
@@ -854,6 +862,7 @@ class ReasonCode(StrEnum):
         detail="limit {limit}[, until {until:time}]",
         tile="held by a disruption budget",
         advice="nothing but time; spec.disruptionBudgets says how many at once, and when",
+        awaited=True,
         meaning=(
             "as many nodes of its pool are on their way out, or not ready, as a [disruption "
             "budget](reference/consolidation.md#disruption-budgets) allows; the message names "
@@ -868,6 +877,7 @@ class ReasonCode(StrEnum):
         ),
         detail="{nodes} of {of} nodes at once, share {share:.0%}",
         advice="see whether so many nodes may really go, then: outscaler release {cluster}",
+        awaited=True,
         meaning=(
             "a plan would have removed more than `maxDisruption.share` at once: review "
             "`outscaler plan`, then run `outscaler release NAME` "
@@ -880,6 +890,7 @@ class ReasonCode(StrEnum):
         "maintenance windows forbid removals [needs?too soon from ]now",
         detail="[{window}][, until {until:time}][, needs {needs:duration}]",
         advice="nothing but time; spec.maintenanceWindows says when",
+        awaited=True,
         meaning=(
             "`spec.maintenanceWindows` allows removals [at other times](#removal-times), or the "
             "open window closes before a new node, or a drain, must have ended"
@@ -892,6 +903,7 @@ class ReasonCode(StrEnum):
         detail="until {until:time}: {detail}",
         advice="end the pause: outscaler resume {cluster}; it ends by itself, too",
         passes=True,
+        awaited=True,
         meaning=(
             "an operator has paused the cluster, its removals or its group; the message has the "
             "end and the reason ([pauses](#pauses))"
@@ -902,6 +914,7 @@ class ReasonCode(StrEnum):
         "its node group is being grown just now",
         tile="in a group that grows",
         advice="nothing but a moment: its group is being made larger",
+        awaited=True,
         meaning="its group is being scaled up; removals continue once that is recorded",
     )
     REMOVAL_FAILED = ReasonRow(
@@ -911,6 +924,7 @@ class ReasonCode(StrEnum):
         advice=(
             "mend what is named; it is tried again later, and the later the more often it failed"
         ),
+        awaited=True,
         meaning=(
             "the last removal of this node failed; the message has the reason. It is tried again "
             "later, other nodes meanwhile"
@@ -970,6 +984,10 @@ class ReasonCode(StrEnum):
         detail="{pod}",
         tile="expected by waiting pods",
         advice="nothing: it is needed for that pod",
+        awaited=True,
+        # the scheduler may place the pods on another node, and while other nodes are drained there
+        # are always such pods
+        unjudged=True,
         meaning="pending pods are expected on it; its timer stands still",
     )
     UNEXPECTED = ReasonRow(
@@ -977,6 +995,8 @@ class ReasonCode(StrEnum):
         "could not be decided",
         detail="{detail}",
         advice="look at what it names; everything else goes on without it",
+        awaited=True,
+        unjudged=True,
         meaning=(
             "the cause is in the text: an unreadable pod or group, a rollout, a discovered group "
             "that may be another cluster's"
@@ -1039,6 +1059,7 @@ class ReasonCode(StrEnum):
         tile="with pods moved often enough today",
         advice="nothing but time; consolidation.movesPerPodPerDay says how often",
         momentary=True,
+        awaited=True,
         meaning=(
             "the pods of the named owner were moved `movesPerPodPerDay` times per replica within "
             "24 hours; the text has the end"
@@ -1153,6 +1174,7 @@ class ReasonCode(StrEnum):
         tile="to be confirmed",
         advice="nothing but time; consolidation.confirmAfter says how long",
         momentary=True,
+        awaited=True,
         meaning=(
             "the move is wanted, and begins if a pass at least `confirmAfter` later still wants it"
         ),
@@ -1194,6 +1216,7 @@ class ReasonCode(StrEnum):
         detail="{id}",
         tile="in a replacement",
         advice="nothing: outscaler get operations {cluster} shows what is under way",
+        unjudged=True,
         meaning=(
             "the node is an old or new node of the "
             "[replacement](reference/consolidation.md#replacements) named; nothing else touches "
@@ -1318,6 +1341,7 @@ class ReasonCode(StrEnum):
         detail="{who}",
         tile="that their vendor changes now",
         advice="nothing: it goes on when the vendor is ready",
+        awaited=True,
         meaning=(
             "the vendor, or Cluster API, changes or repairs the node or its group now. It goes "
             "on when that is over"
@@ -1329,6 +1353,7 @@ class ReasonCode(StrEnum):
         detail="since {since:time}, needs {needs:duration}",
         tile="not sick for long enough",
         advice="nothing but time; nodeLifecycle.repair says how long",
+        awaited=True,
         meaning="a condition of `repair` is present, but not for the time `after` yet",
     )
     CONDITION_PAUSES = ReasonRow(
@@ -1337,6 +1362,7 @@ class ReasonCode(StrEnum):
         detail="[until {until:time}]",
         tile="sick until a moment ago",
         advice="nothing but time; flapTime of nodeLifecycle.repair says how long",
+        awaited=True,
         meaning=(
             "the node's condition ended a moment ago, and may come again within its `flapTime`. "
             "What was bought for it is kept until then"
@@ -1362,6 +1388,7 @@ class ReasonCode(StrEnum):
         detail="{unhealthy} of {of}, at most {share:.0%}",
         tile="in a group with too many sick nodes",
         advice="find the common cause, or raise nodeLifecycle.maxUnhealthy",
+        awaited=True,
         meaning=(
             "more than `maxUnhealthy` of the group's nodes are sick: the cause is rarely the "
             "nodes. Look at network, image and the tool that reports the condition"
