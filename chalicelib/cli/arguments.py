@@ -14,6 +14,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.quantity import format_duration, parse_duration
 from chalicelib.model.secret import PARAMETER, parameter_name
+from chalicelib.reasons.words import some
 
 _SHOWN = 5
 _COMPARED = 5000  # names compared letter by letter; each costs some microseconds
@@ -103,16 +104,20 @@ def namespaced(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:
         return known[keys[0]]
     if not keys:
         raise unknown(name, known, place, what)
-    raise BadInput(place, f"{name!r} is in {len(keys)} namespaces", f"write one of {_some(keys)}")
+    raise BadInput(
+        place, f"{name!r} is in {len(keys)} namespaces", f"write one of {some(keys, _SHOWN)}"
+    )
 
 
 def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInput:
     """Return the error for an unknown name, with suggestions."""
     close = near(name, known)
     if close:
-        remedy = f"did you mean {_some(close)}?"
+        remedy = f"did you mean {some(close, _SHOWN)}?"
     else:
-        remedy = f"there are {_some(sorted(known))}" if known else f"there is no {what} at all"
+        remedy = (
+            f"there are {some(sorted(known), _SHOWN)}" if known else f"there is no {what} at all"
+        )
     return BadInput(place, f"no {what} is called {name!r}", remedy)
 
 
@@ -157,11 +162,6 @@ def near(name: str, known: Collection[str]) -> list[str]:
         for candidate, short in inside.items()
         if short == text
     ]
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
 
 
 _DAY = 86400.0
@@ -209,7 +209,7 @@ def meant_group(groups: Sequence[GroupOverview], text: str, place: str) -> str:
         raise AmbiguousGroup(
             place,
             f"{text!r} is {count} node groups",
-            f"write one of {_some(list(match.candidates))}",
+            f"write one of {some(list(match.candidates), _SHOWN)}",
         )
     close = (
         list(match.candidates)
@@ -217,5 +217,7 @@ def meant_group(groups: Sequence[GroupOverview], text: str, place: str) -> str:
         or [names[key] for key in near(text, names)]
     )
     if close:
-        raise BadInput(place, f"no node group is called {text!r}", f"did you mean {_some(close)}?")
+        raise BadInput(
+            place, f"no node group is called {text!r}", f"did you mean {some(close, _SHOWN)}?"
+        )
     raise unknown(text, set(names.values()), place, "node group")

@@ -16,11 +16,11 @@ import msgspec
 from chalicelib.cli import plan_output
 from chalicelib.cli.output import Block, Table, warn
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.cli.plan_output import some
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.words import some
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from chalicelib.cli import plan_output
 from chalicelib.cli.arguments import meant_group, named
 from chalicelib.cli.explain_view import ExplainContext, Explanation, sentences, weakening
-from chalicelib.cli.output import Table, plural
-from chalicelib.cli.plan_output import on_new, rows_of_group, some
+from chalicelib.cli.output import Table
+from chalicelib.cli.plan_output import on_new, rows_of_group
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.join_summary import ENOUGH, learnt_timeout
 from chalicelib.model.memory import GroupMemory
@@ -24,9 +24,9 @@ from chalicelib.model.timeouts import provision_time
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO, NoPrice, Price, price_book
 from chalicelib.reasons.text import sentence
+from chalicelib.reasons.words import ago, counted, money, some
 from chalicelib.views import lifecycle as lifecycle_view
-from chalicelib.views.cluster_view import GroupView, ago, as_json, coded, group_view, spot_view
-from chalicelib.views.consolidation import money
+from chalicelib.views.cluster_view import GroupView, as_json, coded, group_view, spot_view
 from chalicelib.views.rows import price_words
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _purchases(
     bought = sum(purchase.nodes for purchase in purchases if purchase.group == verdict.group)
     data: dict[str, Any] = {"buys": bought}
     if bought:
-        return data, f"moves buy {plural(bought, 'node')}"
+        return data, f"moves buy {counted(bought, 'node')}"
     why = _no_purchase(context, group, verdict)
     if not why:
         return data, "its nodes may be bought; no move does"
@@ -347,7 +347,7 @@ def _verdict(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
 def _growth(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
     start = f"Node group {verdict.group}"
     if scale_up is not None:
-        pods = plural(len(scale_up.pods), "pod") if scale_up.pods else ""
+        pods = counted(len(scale_up.pods), "pod") if scale_up.pods else ""
         reasons = " and ".join(filter(None, (pods, plan_output.causes(scale_up))))
         what = f"for {reasons or '0 pods'}"
         if not reasons and scale_up.to_size <= verdict.min:
@@ -362,8 +362,8 @@ def _growth(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
 
 
 def _could(verdict: GroupVerdict) -> str:
-    pods = plural(verdict.option_pods, "pod")
-    nodes = plural(verdict.option_nodes, "new node")
+    pods = counted(verdict.option_pods, "pod")
+    nodes = counted(verdict.option_nodes, "new node")
     return f"it could have taken {pods} on {nodes}, waste {verdict.waste or 0.0:.2f}"
 
 

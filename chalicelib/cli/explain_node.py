@@ -1,21 +1,20 @@
 """`outscaler explain node NAME`: explains whether a node is removed or stays, why, until when, and
 how to unblock it; lists its pods and the pods expected on it.
 
-reasons/text.py turns reasons into sentences; here, advice is added, which is only useful to
-an operator who asks. A drain rule's advice is part of its sentence, because a pod's owner
+reasons/text.py turns reasons into sentences; here, the advice of their rows is added, which is only
+useful to an operator who asks. A drain rule's advice is part of its sentence, because a pod's owner
 also reads it in events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from chalicelib.cli.arguments import named
 from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, weakening
-from chalicelib.cli.output import Table, plural
-from chalicelib.cli.plan_output import on_node, some
+from chalicelib.cli.output import Table
+from chalicelib.cli.plan_output import on_node
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
@@ -26,16 +25,10 @@ from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import disruption_words, sentence
+from chalicelib.reasons.words import ago, counted, some
 from chalicelib.views import consolidation as consolidation_view
 from chalicelib.views import lifecycle as lifecycle_view
-from chalicelib.views.cluster_view import (
-    ago,
-    as_json,
-    breaker_view,
-    coded,
-    notice_view,
-    operation_view,
-)
+from chalicelib.views.cluster_view import as_json, breaker_view, coded, notice_view, operation_view
 
 _BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
@@ -154,7 +147,7 @@ def _restarted(restart: Restart) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def _eviction(pods: Sequence[str]) -> str:
-    return f"evicting {plural(len(pods), 'pod')}" if pods else "empty as it is"
+    return f"evicting {counted(len(pods), 'pod')}" if pods else "empty as it is"
 
 
 def _leaving(name: str, operation: Operation) -> tuple[list[str], dict[str, Any]]:
@@ -258,7 +251,7 @@ def recommendation(context: ExplainContext, node: Node) -> tuple[str, ...]:
 
 def _pods_expected(pods: Sequence[str]) -> str:
     verb = "is" if len(pods) == 1 else "are"
-    return f"{plural(len(pods), 'pending pod')} {verb} expected on it"
+    return f"{counted(len(pods), 'pending pod')} {verb} expected on it"
 
 
 def lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -408,8 +401,7 @@ def remedy(reason: Reason, cluster: str) -> str:
     share = "Utilization" if params.get("resource") in ("cpu", "memory") else "GpuUtilization"
     threshold = f"scaleDown{share}Threshold"
     cooldown = params.get("which", "a cooldown")
-    advice = _ADVICE.get(reason.code, "")
-    return advice.format(cluster=cluster, threshold=threshold, cooldown=cooldown)
+    return reason.code.row.advice.format(cluster=cluster, threshold=threshold, cooldown=cooldown)
 
 
 def due(reason: Reason) -> float:
@@ -421,165 +413,3 @@ def due(reason: Reason) -> float:
     if {"since", "needs"} <= params.keys():
         return float(params["since"]) + float(params["needs"])
     return 0.0
-
-
-_ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
-    {
-        ReasonCode.SCALE_DOWN_DISABLED: "set scaleDownEnabled to true",
-        ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION: (
-            "take the annotation cluster-autoscaler.kubernetes.io/scale-down-disabled off the node"
-        ),
-        ReasonCode.SCALE_DOWN_UNREADY_DISABLED: (
-            "mend the node, or set scaleDownUnreadyEnabled to true"
-        ),
-        ReasonCode.NOT_AUTOSCALED: (
-            "if it should be, make its group known: nodeGroups of the policy, or the provider's "
-            "discovery"
-        ),
-        ReasonCode.NOT_UNNEEDED_LONG_ENOUGH: (
-            "nothing but time; scaleDownUnneededTime says how long"
-        ),
-        ReasonCode.NOT_UNREADY_LONG_ENOUGH: "nothing but time; scaleDownUnreadyTime says how long",
-        ReasonCode.GROUP_MIN_SIZE: "lower the group's minimum",
-        ReasonCode.MINIMAL_RESOURCE_LIMIT: (
-            "lower the cluster's minimum: coresTotal, memoryTotal, gpuTotal"
-        ),
-        ReasonCode.BEING_DELETED: (
-            "nothing: it is on its way out; a mark that nobody is coming for is taken off by the "
-            "next pass"
-        ),
-        ReasonCode.NOT_UNDERUTILIZED: "let its pods ask for less, or raise {threshold}",
-        ReasonCode.IDENTITY_CONTESTED: (
-            "delete the Node object that names the wrong machine, and look at its kubelet"
-        ),
-        ReasonCode.RECENTLY_UNREMOVABLE: (
-            "nothing but time; unremovableNodeRecheckTimeout says how long"
-        ),
-        ReasonCode.NO_PLACE_TO_MOVE_PODS: (
-            "make room for the pod on other nodes, or let it ask for less; explain pod "
-            "with --remove-node shows what each group has against it"
-        ),
-        ReasonCode.BLOCKED_BY_ON_COMPLETION_POD: (
-            'wait for the pod, or take its annotation safe-to-evict: "on-completion" off'
-        ),
-        ReasonCode.IN_COOLDOWN: "nothing but time; {cooldown} says how long",
-        ReasonCode.PARALLELISM: (
-            "nothing but time; maxDrainParallelism and maxScaleDownParallelism say how many at once"
-        ),
-        ReasonCode.ATOMIC_FAILED: (
-            "see why the group's other nodes stay: outscaler explain group GROUP --cluster "
-            "{cluster}"
-        ),
-        ReasonCode.NOT_EVALUATED: (
-            "nothing: the next pass goes on; if it never comes to this node, raise "
-            "scaleDownSimulationTimeout"
-        ),
-        ReasonCode.NODE_COOLDOWN: (
-            "nothing but time; the group's own cooldown at its provider says how long"
-        ),
-        ReasonCode.GROUP_FROZEN: (
-            "mend its unready nodes; timers go on where they were when it is well again"
-        ),
-        ReasonCode.DISRUPTION_LIMIT: (
-            "nothing but time; spec.maxDisruption says how many; outscaler release {cluster} --yes "
-            "lifts it for a while"
-        ),
-        ReasonCode.DISRUPTION_BUDGET: (
-            "nothing but time; spec.disruptionBudgets says how many at once, and when"
-        ),
-        ReasonCode.DISRUPTION_BRAKE: (
-            "see whether so many nodes may really go, then: outscaler release {cluster}"
-        ),
-        ReasonCode.OUTSIDE_WINDOW: "nothing but time; spec.maintenanceWindows says when",
-        ReasonCode.PAUSED: "end the pause: outscaler resume {cluster}; it ends by itself, too",
-        ReasonCode.GROUP_GROWING: "nothing but a moment: its group is being made larger",
-        ReasonCode.REMOVAL_FAILED: (
-            "mend what is named; it is tried again later, and the later the more often it failed"
-        ),
-        ReasonCode.BOUGHT_BACK: (
-            "nothing but time; removals wait as the scheduler places these pods so that a node "
-            "must be bought again"
-        ),
-        ReasonCode.NOT_STARTED: (
-            "nothing but time; maxNodeStartupTime says how long a node may take to be ready"
-        ),
-        ReasonCode.PROMISED: "nothing: it is needed for that pod",
-        ReasonCode.POOL_MIN_SIZE: "lower the minimum of the pool that its group is part of",
-        ReasonCode.RULE_NEEDS_NODE: (
-            "raise the rule's threshold, or switch the rule off: it would buy the node again"
-        ),
-        ReasonCode.HEADROOM: (
-            "lower spec.headroom, or a schedule's: its free room is what is kept free"
-        ),
-        ReasonCode.CLUSTER_UNHEALTHY: (
-            "mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how "
-            "many are too many"
-        ),
-        ReasonCode.UNEXPECTED: "look at what it names; everything else goes on without it",
-        ReasonCode.NO_PRICE: "add its instance type or rates to spec.prices",
-        ReasonCode.CONSOLIDATION_OFF: (
-            "nothing, or name its group in consolidation.groups; see the text"
-        ),
-        ReasonCode.NODE_TOO_YOUNG: "nothing but time; consolidation.minNodeAge says how long",
-        ReasonCode.NOT_QUIET: (
-            "nothing but time; consolidation.quietTime says how long; give short jobs nodes of "
-            "their own"
-        ),
-        ReasonCode.POD_MOVED_RECENTLY: (
-            "nothing but time; consolidation.movesPerPodPerDay says how often"
-        ),
-        ReasonCode.DO_NOT_DISRUPT: (
-            "take the annotation karpenter.sh/do-not-disrupt off, if the node may go"
-        ),
-        ReasonCode.NO_CHEAPER_PLACE: (
-            "nothing: its pods are where they cost least; mode full of consolidation looks at "
-            "purchases, too"
-        ),
-        ReasonCode.SAVINGS_TOO_SMALL: "nothing, or lower consolidation.minSavings",
-        ReasonCode.NOT_WORTH_DISRUPTION: "nothing, or raise consolidation.aggressiveness",
-        ReasonCode.SAME_SHAPE: (
-            "see why equal machines have different prices, in spec.prices or at the provider"
-        ),
-        ReasonCode.SPOT_FLEXIBILITY: (
-            "set consolidation.spotToSpot and name more spot groups, or leave it as it is"
-        ),
-        ReasonCode.SURGE_LIMIT: (
-            "nothing but time: a replacement under way must end first; consolidation.maxSurge and "
-            "maxReplacements say "
-            "how many"
-        ),
-        ReasonCode.NOT_ROBUST: (
-            "make a little more room on other nodes, or loosen the constraints of the named pod"
-        ),
-        ReasonCode.NOT_CONFIRMED: "nothing but time; consolidation.confirmAfter says how long",
-        ReasonCode.PRICE_UNSETTLED: "nothing but time; consolidation.priceSettleTime says how long",
-        ReasonCode.OTHER_MOVE_BETTER: "nothing: a later pass looks at it again",
-        ReasonCode.SEARCH_LIMIT: (
-            "nothing: a later pass goes on; consolidation.effort says how long it searches"
-        ),
-        ReasonCode.IN_REPLACEMENT: (
-            "nothing: outscaler get operations {cluster} shows what is under way"
-        ),
-        ReasonCode.REPLACEMENT_FAILED: (
-            "see to what is named; it is tried again by itself, later after each failure"
-        ),
-        ReasonCode.NODE_AT_RISK: "nothing: its pods move before the vendor takes it back",
-        ReasonCode.SPOT_SHARE: "raise spot.maxShare, or add spot groups",
-        ReasonCode.ON_DEMAND_BASE: "lower spot.onDemandBase",
-        ReasonCode.SPOT_RETURN: "nothing but time; spot.returnAfter says how long",
-        ReasonCode.NOT_EXPIRED: "nothing but time; nodeLifecycle.maxNodeAge says how long",
-        ReasonCode.GROUP_BUSY: "nothing: it goes on when the vendor is ready",
-        ReasonCode.NOT_SICK_LONG_ENOUGH: "nothing but time; nodeLifecycle.repair says how long",
-        ReasonCode.CONDITION_PAUSES: (
-            "nothing but time; flapTime of nodeLifecycle.repair says how long"
-        ),
-        ReasonCode.RENEWAL_RESTS: (
-            "see to what is named, then: outscaler retry {cluster} group NAME"
-        ),
-        ReasonCode.TOO_MANY_UNHEALTHY: "find the common cause, or raise nodeLifecycle.maxUnhealthy",
-        ReasonCode.REPAIRED_ONE_BY_ONE: (
-            "raise the group's maximum, so that a new node may come first"
-        ),
-        ReasonCode.CANNOT_RESTART: "write action: replace in nodeLifecycle.repair",
-    }
-)

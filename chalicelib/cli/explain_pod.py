@@ -10,11 +10,12 @@ import msgspec
 
 from chalicelib.cli.arguments import namespaced
 from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
-from chalicelib.cli.output import Table, plural
+from chalicelib.cli.output import Table
 from chalicelib.cli.plan_output import by_pod, competing, sureness
 from chalicelib.model.plan import Plan, PodPlacement, Removal, UnschedulablePods
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.reasons.text import sentence, text
+from chalicelib.reasons.words import counted
 from chalicelib.views.cluster_view import coded
 
 
@@ -207,7 +208,7 @@ def _unschedulable(plan: Plan, unschedulable: UnschedulablePods, subject: str) -
     for group, reasons in unschedulable.reasons.items():
         by_reason.setdefault(sentences(reasons), []).append(group)
     alike = len(unschedulable.pods) - 1
-    others = f", like {plural(alike, 'other')} of its class" if alike else ""
+    others = f", like {counted(alike, 'other')} of its class" if alike else ""
     why = "" if unschedulable.reasons else ": there are no node groups"
     by_group = unschedulable.reasons.items()
     skipped: dict[str, dict[str, Any]] = {}

@@ -450,11 +450,6 @@ def with_local_times(text: str, now: float, stream: TextIO) -> str:
     return _INSTANT.sub(local, text)
 
 
-def plural(count: int, noun: str) -> str:
-    """Return `1 node` or `2 nodes`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 @contextmanager
 def progress(
     what: str,

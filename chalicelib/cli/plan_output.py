@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.output import Block, Table, plural
+from chalicelib.cli.output import Block, Table
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import (
     Contest,
@@ -39,6 +39,7 @@ from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
 from chalicelib.reasons.text import lasting_first, sentence, text
+from chalicelib.reasons.words import counted, some
 from chalicelib.views import consolidation as consolidation_view
 from chalicelib.views import lifecycle as lifecycle_view
 from chalicelib.views.cluster_view import coming_words
@@ -299,7 +300,7 @@ def headline(plan: Plan) -> list[str]:
     unread = unread_providers(plan)
     if not unread:
         return []
-    return [f"{plural(len(unread), 'provider')} {_was(unread)} not read: {', '.join(unread)}."]
+    return [f"{counted(len(unread), 'provider')} {_was(unread)} not read: {', '.join(unread)}."]
 
 
 def _was(things: Sized) -> str:
@@ -317,9 +318,9 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     fitting = len(plan.fits_existing)
     no_place = sum(len(verdict.pods) for verdict in plan.unschedulable)
     ignored = sum(len(item.pods) for item in plan.ignored)
-    pending = plural(helped + no_place + fitting, "pending pod")
+    pending = counted(helped + no_place + fitting, "pending pod")
     new_nodes = sum(up.to_size - up.from_size for up in plan.scale_ups)
-    growth = f"{plural(new_nodes, 'node')} in {plural(len(plan.scale_ups), 'group')}"
+    growth = f"{counted(new_nodes, 'node')} in {counted(len(plan.scale_ups), 'group')}"
     unneeded = sum(removal.reason is DisruptionReason.UNNEEDED for removal in plan.removals)
     lines = headline(plan)
     lines.append(f"Cluster {plan.cluster} at {format_time(plan.at)}: {_nodes(plan)}, {pending}.")
@@ -328,14 +329,14 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
         f"{_counted(no_place, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on "
         f"existing nodes, {_counted(ignored, 'is', 'are')} ignored."
     )
-    lines.append(f"Remove {unneeded} of {plural(len(plan.unneeded), 'unneeded node')}.")
+    lines.append(f"Remove {unneeded} of {counted(len(plan.unneeded), 'unneeded node')}.")
     if plan.consolidation is not None:
         lines.append(consolidation_view.summary(plan.consolidation))
     due = lifecycle_view.summary(plan)
     if due:
         lines.append(due)
     if plan.gaps:
-        lines.append(f"{plural(len(plan.gaps), 'thing')} {_was(plan.gaps)} not read (below).")
+        lines.append(f"{counted(len(plan.gaps), 'thing')} {_was(plan.gaps)} not read (below).")
     lines.append(f"Read in {timings['decode']:.3f} s, planned in {timings['plan']:.3f} s.")
     return "\n".join(lines)
 
@@ -345,20 +346,20 @@ def _nodes(plan: Plan) -> str:
     health = plan.health
     upcoming = f", {health.upcoming} upcoming" if health.upcoming else ""
     unhealthy = "" if health.healthy else ", UNHEALTHY"
-    return f"{plural(health.registered, 'node')} ({health.ready} ready{upcoming}){unhealthy}"
+    return f"{counted(health.registered, 'node')} ({health.ready} ready{upcoming}){unhealthy}"
 
 
 def _all_causes(plan: Plan, helped_pods: int) -> str:
     """Return what all scale-ups are for."""
     rules = {rule for up in plan.scale_ups for rule in up.rules}
     replacements = {up.replacement for up in plan.scale_ups if up.replacement}
-    parts = [plural(helped_pods, "pod")]
+    parts = [counted(helped_pods, "pod")]
     if rules:
-        parts.append(plural(len(rules), "rule"))
+        parts.append(counted(len(rules), "rule"))
     if any(up.headroom for up in plan.scale_ups):
         parts.append("headroom")
     if replacements:
-        parts.append(plural(len(replacements), "replacement"))
+        parts.append(counted(len(replacements), "replacement"))
     return " and ".join(parts)
 
 
@@ -602,7 +603,6 @@ def rules_table(
     return Table(columns, tuple(rows), title="Rules")
 
 
-_NAMED = 3
 _ROWS = 4
 _NODES = 10
 
@@ -723,10 +723,3 @@ def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:
     if unplaced:
         lists.append(("-", unplaced))
     return [(node, str(len(pods)), some(pods)) for node, pods in lists]
-
-
-def some(pods: Sequence[str]) -> str:
-    """Return up to three names and the number of the remaining ones."""
-    shown = ", ".join(pods[:_NAMED])
-    more = len(pods) - _NAMED
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from chalicelib.cli.output import Block, Table, emit, plural, progress, warn
+from chalicelib.cli.output import Block, Table, emit, progress, warn
 from chalicelib.cli.replayed_plan import OtherPolicy, paths_between, read_policy, same_prices
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.words import counted
 from chalicelib.replay.decision_place import DecisionReader, reader
 from chalicelib.replay.policy_simulation import LONGEST_GAP, Comparison, PolicyCost, compare
 from chalicelib.replay.recorded_decision import RecordedDecision, decode
@@ -48,7 +49,7 @@ def show(args: argparse.Namespace) -> int:
     if comparison is None:
         raise BadInput(
             args.name,
-            f"has no recorded decision in {plural(days, 'day')}",
+            f"has no recorded decision in {counted(days, 'day')}",
             "see spec.recordDecisions",
         )
     notes = limits(comparison)
@@ -135,7 +136,7 @@ def _blocks(cluster: str, comparison: Comparison, notes: list[str]) -> Iterator[
     ]
     yield (
         f"{cluster}: {comparison.hours:.1f} hours between {format_time(comparison.since)} and "
-        f"{format_time(comparison.until)}, {plural(comparison.decisions, 'recorded decision')}"
+        f"{format_time(comparison.until)}, {counted(comparison.decisions, 'recorded decision')}"
     )
     yield Table(("", "recorded policy", "given policy"), tuple(rows), right=frozenset({1, 2}))
     yield "\n".join(notes)

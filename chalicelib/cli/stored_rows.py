@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.cli.deployment_settings import known_settings
-from chalicelib.cli.output import Styled, Table, local_time, plural, warn, with_local_times
+from chalicelib.cli.output import Styled, Table, local_time, warn, with_local_times
 from chalicelib.cli.store_access import load_decision, not_moved
 from chalicelib.journal import carry_over
 from chalicelib.journal.metrics import key
@@ -29,13 +29,14 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
 from chalicelib.reasons.text import sentence
+from chalicelib.reasons.words import ago, counted
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.schedules.apply import apply_schedules
 from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import LastPass
 from chalicelib.views import cluster_view as views
 from chalicelib.views import rows as tables
-from chalicelib.views.cluster_view import PodView, SpotView, ago, as_json, coded, instant
+from chalicelib.views.cluster_view import PodView, SpotView, as_json, coded, instant
 from chalicelib.views.lifecycle import due_words, verdict_data
 from chalicelib.views.rows import GroupRow, GroupStatus, NodeRow, Tone
 
@@ -319,7 +320,7 @@ def _health_cells(state: _ClusterState, health: str, waiting: int, now: float) -
         yield Styled("circuit breaker tripped", "red")
     if waiting:
         verb = "waits" if waiting == 1 else "wait"
-        yield Styled(f"{plural(waiting, 'pod')} {verb}", "yellow")
+        yield Styled(f"{counted(waiting, 'pod')} {verb}", "yellow")
     yield Styled("ok", "green")
 
 
@@ -524,7 +525,7 @@ def _node_data(row: NodeRow, *, is_removed: bool) -> dict[str, Any]:
 
 def _why_node(row: NodeRow, *, is_removed: bool) -> str:
     if is_removed:
-        why = f"{plural(len(row.evict), 'pod')} moved" if row.evict else "empty"
+        why = f"{counted(len(row.evict), 'pod')} moved" if row.evict else "empty"
         if row.notice is not None:
             why += "; its vendor takes it back"
     else:

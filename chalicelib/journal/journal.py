@@ -236,18 +236,6 @@ def _code(reason: Reason | None) -> str:
     return reason.code if reason is not None else ""
 
 
-_MOMENTARY = frozenset(
-    {
-        ReasonCode.NODE_TOO_YOUNG,
-        ReasonCode.NOT_QUIET,
-        ReasonCode.NOT_CONFIRMED,
-        ReasonCode.PRICE_UNSETTLED,
-        ReasonCode.POD_MOVED_RECENTLY,
-    }
-)
-"""Reasons that end by themselves: with each pod that comes or goes, nodes change between them."""
-
-
 def _consolidated(consolidation: ConsolidationReport) -> list[object]:
     """Return what consolidation decided: its moves, and the codes of nodes that stay for longer."""
     moves = [
@@ -257,7 +245,7 @@ def _consolidated(consolidation: ConsolidationReport) -> list[object]:
     stays = [
         (verdict.node, verdict.reason.code)
         for verdict in consolidation.verdicts
-        if verdict.reason.code not in _MOMENTARY
+        if not verdict.reason.code.row.momentary
     ]
     return [consolidation.mode, moves, stays]
 

@@ -37,7 +37,8 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
 from chalicelib.reasons.text import disruption_words, sentence, text
-from chalicelib.views.consolidation import action, some, worth
+from chalicelib.reasons.words import counted, some
+from chalicelib.views.consolidation import action, worth
 
 
 class PassFacts(msgspec.Struct, frozen=True):
@@ -268,11 +269,11 @@ def _taint_removed(fact: str, facts: PassFacts) -> Iterator[Event]:
             yield about_node(fact, mark.node, "ClusterAutoscalerCleanup", message)
 
 
-_PRIORITIES = {
-    ReasonCode.PRIORITY_CONFIG_INVALID: "PriorityConfigMapInvalid",
-    ReasonCode.PRIORITY_NOT_MATCHED: "PriorityConfigMapNotMatchedGroup",
-    ReasonCode.PRIORITY_NO_MATCH: "PriorityConfigMapNoGroupMatched",
-}
+_PRIORITIES = (
+    ReasonCode.PRIORITY_CONFIG_INVALID,
+    ReasonCode.PRIORITY_NOT_MATCHED,
+    ReasonCode.PRIORITY_NO_MATCH,
+)
 
 
 def _priorities(fact: str, facts: PassFacts) -> Iterator[Event]:
@@ -280,8 +281,8 @@ def _priorities(fact: str, facts: PassFacts) -> Iterator[Event]:
     each group that no rule matches is a separate fact."""
     namespace = facts.options.namespace
     for note in facts.plan.notes:
-        reason = _PRIORITIES.get(note.code)
-        if reason is not None:
+        if note.code in _PRIORITIES:
+            reason = note.code.value
             own_fact = f"{fact} {note.params.get('group', '')}".rstrip()
             message = sentence(note)
             yield Event(own_fact, "ConfigMap", CONFIG_MAP, reason, message, WARNING, namespace)
@@ -366,7 +367,7 @@ def _rules_add_nodes(fact: str, facts: PassFacts) -> Iterator[Event]:
 
 
 def _rule_message(verdict: RuleVerdict) -> str:
-    nodes = f"{verdict.nodes} node{'' if verdict.nodes == 1 else 's'}"
+    nodes = counted(verdict.nodes, "node")
     message = f"Rule {verdict.rule}: adding {nodes} to pool {verdict.pool}"
     if verdict.due:
         return f"{message}, due at {format_time(verdict.due)}"
@@ -375,14 +376,14 @@ def _rule_message(verdict: RuleVerdict) -> str:
     return message
 
 
-def _rules_stopped(fact: str, facts: PassFacts, codes: Mapping[ReasonCode, str]) -> Iterator[Event]:
-    """Report rules with one of these reasons. codes: the reason of the event for each."""
+def _rules_stopped(fact: str, facts: PassFacts, *codes: ReasonCode) -> Iterator[Event]:
+    """Report rules with one of these reasons, which are those of the events, too."""
     for verdict in facts.plan.rules:
         if verdict.reason is not None and verdict.reason.code in codes:
             why = sentence(verdict.reason)
             pool = f", pool {verdict.pool}" if verdict.pool else ""
             message = f"Rule {verdict.rule}{pool}: {why}"
-            reason = codes[verdict.reason.code]
+            reason = verdict.reason.code.value
             yield from _about_rule(f"{fact} {why}", verdict, facts, reason, message, WARNING)
 
 
@@ -493,14 +494,12 @@ FACTS: tuple[tuple[str, Callable[[str, PassFacts], Iterable[Event]]], ...] = (
     ("rule adds nodes", _rules_add_nodes),
     (
         "rule too late",
-        lambda fact, facts: _rules_stopped(fact, facts, {ReasonCode.RULE_EXPIRED: "RuleExpired"}),
+        lambda fact, facts: _rules_stopped(fact, facts, ReasonCode.RULE_EXPIRED),
     ),
     (
         "rule not in force",
         lambda fact, facts: _rules_stopped(
-            fact,
-            facts,
-            {ReasonCode.RULE_INVALID: "RuleInvalid", ReasonCode.RULE_NO_GROUP: "RuleGroupUnknown"},
+            fact, facts, ReasonCode.RULE_INVALID, ReasonCode.RULE_NO_GROUP
         ),
     ),
     ("taint to avoid", _avoid_taint),

@@ -21,12 +21,12 @@ from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import AT_MAXIMUM, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
+from chalicelib.reasons.words import some
 from chalicelib.store.leases import ScanState
 from chalicelib.views.cluster_view import LATE_AFTER
-from chalicelib.views.consolidation import some
 
 INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL
 IN_A_ROW = 3
@@ -250,10 +250,7 @@ def _groups_at_max(facts: ClusterFacts) -> Iterator[NoticeCondition]:
         group
         for verdict in (facts.plan.unschedulable if facts.plan else ())
         for group, reasons in verdict.reasons.items()
-        if any(
-            reason.code in (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE)
-            for reason in reasons
-        )
+        if any(reason.code in AT_MAXIMUM for reason in reasons)
     }
     for group in sorted(at_max):
         message = f"group {group} is at its maximum, and pods wait"

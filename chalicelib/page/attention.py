@@ -22,10 +22,10 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.reasons.text import disruption_words, lasting_first, sentence
+from chalicelib.reasons.words import counted, money
 from chalicelib.views.cluster_view import LATE_AFTER
 from chalicelib.views.consolidation import (
     ReplacementView,
-    money,
     replacement_action,
     replacement_views,
     state_words,
@@ -91,11 +91,6 @@ class Paused(msgspec.Struct, frozen=True):
     by: str
     until: float
     command: str
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 pod` or `2 pods`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # -- is it well
@@ -212,35 +207,23 @@ def _of_pods(details: ClusterDetails) -> list[Need]:
     return listed
 
 
-_NODE_NOTES: Mapping[ReasonCode, tuple[str, str]] = {
-    ReasonCode.INTERRUPTION_REPORTED: (
-        "interruptionreported",
-        "its vendor takes it back, and nothing is done about it",
-    ),
-    ReasonCode.NO_REPLACEMENT_IN_TIME: (
-        "noreplacementintime",
-        "no new node can be ready before its vendor takes it back",
-    ),
-    ReasonCode.NODE_OVERDUE: ("nodeoverdue", "it is older than maxNodeAge and expiryGrace allow"),
-}
-"""Of notes on a node: the anchor of the runbook, and what it is."""
-
-
 def _of_nodes(details: ClusterDetails, now: float) -> list[Need]:
     """Return nodes that their vendor takes back without a remedy, and that are overdue."""
     plan = details.plan
-    notes = [note for code in _NODE_NOTES for note in plan.notes if note.code is code]
+    codes = [code for code in ReasonCode if code.row.need]
+    notes = [note for code in codes for note in plan.notes if note.code is code]
     listed = []
     for note in notes[:LISTED]:
         node = str(note.params.get("node", ""))
         until = note.params.get("until")
-        anchor, text = _NODE_NOTES[note.code]
+        text = note.code.row.need
         if isinstance(until, int | float) and until > now:
             text += f"; {spoken(until - now)} left"
         verdict = verdict_of(plan, node)
         if verdict is not None and verdict.held is not None:
             text += f": {sentence(verdict.held)}"
         command = _explain(details, "node", node)
+        anchor = note.code.lower()
         listed.append(Need(node, text, page="nodes", anchor=anchor, command=command))
     more = len(notes) - LISTED
     if more > 0:

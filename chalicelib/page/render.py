@@ -27,6 +27,7 @@ from chalicelib import DOCS
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.page.assets import assets
+from chalicelib.reasons import words as in_words
 from chalicelib.reasons.text import sentence as reason_sentence
 from chalicelib.views.cluster_view import exact
 from chalicelib.views.journal_lines import spoken
@@ -101,6 +102,7 @@ def environment() -> Environment:
         at=time_of,
         brief=lambda text: shown(text, BRIEF),
         clock=clock,
+        counted=in_words.counted,
         duration=duration,
         exact=exact,
         money=money,
@@ -159,8 +161,7 @@ def ago(instant: float, now: float) -> Markup:
     """Return an instant as `13 s ago`, `in 7 s` or `never`."""
     if instant <= 0:
         return Markup("never")
-    away = duration(abs(now - instant))
-    return _time(instant, f"{away} ago" if instant <= now else f"in {away}", "ago")
+    return _time(instant, in_words.ago(instant, now, duration), "ago")
 
 
 def duration(seconds: float) -> str:
@@ -207,9 +208,8 @@ def numbers(values: str) -> Markup:
 
 def money(amount: float, currency: str) -> str:
     """Return an amount with its currency; cents, or two digits of a smaller amount."""
-    text = f"{amount:.2f}" if abs(amount) >= 0.1 or amount == 0 else f"{amount:.2g}"
     symbol = _SYMBOLS.get(currency, "")
-    return f"{symbol}{text}" if symbol else f"{text} {currency}".strip()
+    return f"{symbol}{in_words.amount(amount)}" if symbol else in_words.money(amount, currency)
 
 
 def _time(instant: float, text: str, form: str) -> Markup:

@@ -15,13 +15,14 @@ import msgspec
 from chalicelib.journal.metrics import key
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Move, Plan
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import Reason
 from chalicelib.page import charts
-from chalicelib.page.attention import counted, needs, paused, pods_reason, status_of, under_way
+from chalicelib.page.attention import needs, paused, pods_reason, status_of, under_way
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
-from chalicelib.reasons.text import PASSING, sentence
+from chalicelib.reasons.text import sentence
+from chalicelib.reasons.words import counted
 from chalicelib.store.gauge_ring import EVERY, GaugePoint
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.bill import PARTS, BillView, CostView, cost_view, move_text
@@ -32,56 +33,6 @@ from chalicelib.views.rows import GroupRow, NodeRow, Tone
 
 PODS_SHOWN, LAST_SHOWN, ROWS = 10, 12, 1000
 """Lines of a cluster's page, and rows of a list at most."""
-_STAYS = {
-    ReasonCode.NOT_UNDERUTILIZED: "in use",
-    ReasonCode.GROUP_MIN_SIZE: "at the minimum of their group",
-    ReasonCode.POOL_MIN_SIZE: "at the minimum of their pool",
-    ReasonCode.NOT_UNNEEDED_LONG_ENOUGH: "not unneeded for long enough",
-    ReasonCode.NOT_AUTOSCALED: "in no autoscaled group",
-    ReasonCode.NO_PLACE_TO_MOVE_PODS: "with pods that fit nowhere else",
-    ReasonCode.BLOCKED_BY_POD: "blocked by a pod",
-    ReasonCode.RECENTLY_UNREMOVABLE: "found unremovable a short while ago",
-    ReasonCode.IN_COOLDOWN: "in the cooldown after a change",
-    ReasonCode.NODE_COOLDOWN: "too young",
-    ReasonCode.NOT_STARTED: "not started yet",
-    ReasonCode.PROMISED: "expected by waiting pods",
-    ReasonCode.HEADROOM: "kept as headroom",
-    ReasonCode.BEING_DELETED: "being deleted",
-    ReasonCode.GROUP_GROWING: "in a group that grows",
-    ReasonCode.CONSOLIDATION_OFF: "left out of it",
-    ReasonCode.NO_PRICE: "without a price",
-    ReasonCode.NODE_TOO_YOUNG: "too young",
-    ReasonCode.NOT_QUIET: "with pods that came or went",
-    ReasonCode.POD_MOVED_RECENTLY: "with pods moved often enough today",
-    ReasonCode.DO_NOT_DISRUPT: "protected by an annotation",
-    ReasonCode.NO_CHEAPER_PLACE: "without a cheaper place",
-    ReasonCode.SAVINGS_TOO_SMALL: "that would save too little",
-    ReasonCode.NOT_WORTH_DISRUPTION: "not worth the disruption",
-    ReasonCode.SAME_SHAPE: "with equal machines only",
-    ReasonCode.SPOT_FLEXIBILITY: "with too few spot groups",
-    ReasonCode.SURGE_LIMIT: "waiting for other replacements",
-    ReasonCode.NOT_ROBUST: "with pods that fit in one order only",
-    ReasonCode.NOT_CONFIRMED: "to be confirmed",
-    ReasonCode.PRICE_UNSETTLED: "with a price that has just changed",
-    ReasonCode.OTHER_MOVE_BETTER: "behind a better move",
-    ReasonCode.SEARCH_LIMIT: "not decided in time",
-    ReasonCode.IN_REPLACEMENT: "in a replacement",
-    ReasonCode.REPLACEMENT_FAILED: "whose replacement failed",
-    ReasonCode.NODE_AT_RISK: "that their vendor takes back",
-    ReasonCode.SPOT_SHARE: "in a spot group with its full share",
-    ReasonCode.ON_DEMAND_BASE: "that stay on demand",
-    ReasonCode.SPOT_RETURN: "waiting for spot",
-    ReasonCode.NOT_EXPIRED: "not old enough",
-    ReasonCode.GROUP_BUSY: "that their vendor changes now",
-    ReasonCode.NOT_SICK_LONG_ENOUGH: "not sick for long enough",
-    ReasonCode.CONDITION_PAUSES: "sick until a moment ago",
-    ReasonCode.RENEWAL_RESTS: "in a group whose new nodes are no better",
-    ReasonCode.TOO_MANY_UNHEALTHY: "in a group with too many sick nodes",
-    ReasonCode.REPAIRED_ONE_BY_ONE: "behind another repair",
-    ReasonCode.CANNOT_RESTART: "that cannot be restarted",
-    ReasonCode.DISRUPTION_BUDGET: "held by a disruption budget",
-    ReasonCode.DISRUPTION_LIMIT: "held by maxDisruption",
-}
 
 
 # -- all clusters
@@ -278,7 +229,7 @@ def unconsolidated(plan: Plan) -> list[tuple[str, int, str]]:
 def _counted_reasons(reasons: Iterable[Reason]) -> list[tuple[str, int, str]]:
     counts = Counter(reason.code for reason in reasons)
     return [
-        (code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()
+        (code.value, count, code.row.tile or code.value) for code, count in counts.most_common()
     ]
 
 
@@ -420,4 +371,4 @@ def _waiting(
 
 
 def _may_help_later(reasons: Iterable[Reason]) -> bool:
-    return any(reason.code in PASSING for reason in reasons)
+    return any(reason.code.row.passes for reason in reasons)

@@ -1,5 +1,5 @@
-"""Reason codes as text for people.
+"""Reasons as text for people, and the words that everything that speaks has in common.
 
-Here: one sentence per reason code, used by the commands, the journal and the events. Not here: the
-decision that has the reason (plan).
+Here: a reason's parameters put into its texts, for the commands, the journal and the events. Not
+here: the texts (model/reason.py), the decision that has the reason (plan).
 """

@@ -29,6 +29,7 @@ from chalicelib.model.policy_permissions import (
     published,
     published_in,
 )
+from chalicelib.reasons.words import some
 from chalicelib.store.codec import encode, fingerprint
 from chalicelib.store.errors import PolicyChanged, RowUnreadable, StaleWrite, StoreError
 from chalicelib.store.table_client import (
@@ -267,11 +268,8 @@ def _stored_webhook(raw: Raw) -> StoredWebhook:
 def not_used(names: Sequence[str]) -> str:
     """Return a sentence for logs and operators. names: from PolicyMigration.not_moved; any writer
     of state can choose them, so they are truncated."""
-    shown = ", ".join(
-        name[:63].encode("ascii", "backslashreplace").decode() for name in names[:SHOWN]
-    )
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"policies in the state table are not used, clusters {shown}{more}"
+    printable = [name[:63].encode("ascii", "backslashreplace").decode() for name in names]
+    return f"policies in the state table are not used, clusters {some(printable, SHOWN)}"
 
 
 class MigrationResult(msgspec.Struct, frozen=True):

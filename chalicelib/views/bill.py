@@ -22,6 +22,7 @@ from chalicelib.model.bill import (
     WorkloadCost,
 )
 from chalicelib.model.plan import Move, Plan
+from chalicelib.reasons.words import counted, some
 from chalicelib.views.cluster_view import Instant
 
 BEST_MOVES = 3
@@ -84,12 +85,9 @@ class SpotCostView(msgspec.Struct, frozen=True, rename="camel"):
             if self.compared < self.nodes
             else ""
         )
-        saved = f"saved by {self.nodes} spot node{'' if self.nodes == 1 else 's'}{part}"
-        several = self.fallback_nodes != 1
-        more = (
-            f"more for {self.fallback_nodes} node{'s' if several else ''} bought on demand in "
-            "place of spot"
-        )
+        saved = f"saved by {counted(self.nodes, 'spot node')}{part}"
+        fallback = counted(self.fallback_nodes, "node")
+        more = f"more for {fallback} bought on demand in place of spot"
         return ((saved, self.saved), *([(more, self.premium)] if self.fallback_nodes else []))
 
 
@@ -164,9 +162,7 @@ def best_moves(plan: Plan | None) -> tuple[Move, ...]:
 
 def move_text(move: Move, names: Mapping[str, str]) -> str:
     """Return which nodes go and what is bought. names: of groups, by id."""
-    nodes = ", ".join(move.nodes[:3]) + (
-        f" and {len(move.nodes) - 3} more" if len(move.nodes) > 3 else ""
-    )
+    nodes = some(move.nodes)
     bought = ", ".join(
         f"{purchase.nodes} of {names.get(purchase.group, purchase.group)}"
         for purchase in move.purchases

@@ -32,6 +32,7 @@ from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import lasting_first, sentence
+from chalicelib.reasons.words import counted
 from chalicelib.store.leases import ScanState
 
 LATE_AFTER = 180.0
@@ -57,14 +58,6 @@ def exact(at: float) -> str:
     """Return an instant with microseconds, which identifies an entry of the journal."""
     micros = round(at * 1e6)
     return f"{format_time(micros // 10**6)[:-1]}.{micros % 10**6:06d}Z"
-
-
-def ago(at: float, now: float) -> str:
-    """Return `5m10s ago`, `in 20s` or `never`."""
-    if at <= 0:
-        return "never"
-    away = format_duration(float(round(abs(now - at))))
-    return f"{away} ago" if at <= now else f"in {away}"
 
 
 def coded(reason: Reason) -> dict[str, Any]:
@@ -184,11 +177,11 @@ def coming_words(pods: Iterable[tuple[str, int]]) -> str:
     """Return `default/web (9 pods), default/api (2 pods)`; further pods are summed."""
     entries = tuple(pods)
     named = [(owner, count) for owner, count in entries if owner][:MOST_COMING]
-    words = [
-        f"{_short_owner(owner)} ({count} pod{'' if count == 1 else 's'})" for owner, count in named
-    ]
+    words = [f"{_short_owner(owner)} ({counted(count, 'pod')})" for owner, count in named]
     more = sum(count for _, count in entries) - sum(count for _, count in named)
-    return ", ".join((*words, *((f"{more} more pod{'' if more == 1 else 's'}",) if more else ())))
+    if more:
+        words.append(counted(more, "more pod"))
+    return ", ".join(words)
 
 
 def _short_owner(owner: str) -> str:
@@ -251,7 +244,7 @@ class JoinsView(msgspec.Struct, frozen=True, rename="camel"):
         ranks = (
             f"median {_short(seconds.median)}, p95 {_short(seconds.p95)}, p99 {_short(seconds.p99)}"
         )
-        return f"{ranks}, of {self.times} join{'' if self.times == 1 else 's'}"
+        return f"{ranks}, of {counted(self.times, 'join')}"
 
     @property
     def fails_words(self) -> str:

@@ -6,7 +6,7 @@ The sentences are the same in commands, on the page and in notifications. Money 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,10 +17,10 @@ from chalicelib.model.plan import ConsolidationReport, Move, NodeVerdict, Plan, 
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.reasons.text import disruption_words, sentence
+from chalicelib.reasons.words import counted, money, some
 from chalicelib.views.cluster_view import Instant
 
 _NAMES: Mapping[str, str] = MappingProxyType({})
-_LISTED = 3  # names in a sentence
 _MILLION = 1_000_000
 STATES: Mapping[str, str] = MappingProxyType(
     {
@@ -35,19 +35,6 @@ STATES: Mapping[str, str] = MappingProxyType(
     }
 )
 """What the state of a move, or of its replacement, means."""
-
-
-def money(amount: float, currency: str) -> str:
-    """Return `0.10 EUR`; two digits of a small amount."""
-    text = f"{amount:.2f}" if abs(amount) >= 0.1 or amount == 0 else f"{amount:.2g}"
-    return f"{text} {currency}".strip()
-
-
-def some(names: Sequence[str]) -> str:
-    """Return up to three names and the number of the others."""
-    text = ", ".join(names[:_LISTED])
-    more = len(names) - _LISTED
-    return f"{text} and {more} more" if more > 0 else text
 
 
 # -- moves
@@ -88,7 +75,7 @@ def summary(consolidation: ConsolidationReport) -> str:
     for move in moves:
         sums[move.currency] = sums.get(move.currency, 0.0) + move.saves
     amounts = " and ".join(money(amount, currency) for currency, amount in sorted(sums.items()))
-    saving = f"{amounts} an hour by {len(moves)} move{'' if len(moves) == 1 else 's'}"
+    saving = f"{amounts} an hour by {counted(len(moves), 'move')}"
     if consolidation.mode == ConsolidationMode.SHADOW.value:
         return f"Consolidation would save {saving} (mode shadow: nothing is done)."
     return f"Consolidation saves {saving}."

@@ -15,8 +15,8 @@ import msgspec
 from chalicelib.model.operation import MOST_PODS, OperationKind, OperationState
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.reasons.text import disruption_words
+from chalicelib.reasons.words import counted, money, some
 from chalicelib.store.journal import UNREADABLE, JournalEntry
-from chalicelib.views.consolidation import money
 
 
 class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -277,7 +277,7 @@ def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, P
             return f"passes fail: {error_words(name, message=message)}"
         case RecoveredLine(error_class=name, failures=failures, seconds=seconds):
             return (
-                f"passes succeed again, after {_count(failures, 'failure')} ({name}) in "
+                f"passes succeed again, after {counted(failures, 'failure')} ({name}) in "
                 f"{spoken(seconds)}"
             )
         case PolicyLine(version=version, accepted=accepted, reason=reason, by=by):
@@ -297,7 +297,7 @@ def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, P
         case ClaimReleasedLine(claim=claim, by=by):
             return f"gave back the claim on {claim}{_by(by)}"
         case UninstalledLine(objects=objects, by=by):
-            return f"uninstalled, with {_count(objects, 'object')} of the cluster cleaned{_by(by)}"
+            return f"uninstalled, with {counted(objects, 'object')} of the cluster cleaned{_by(by)}"
         case AcceptLine(accepted=accepted, by=by):
             return f"accepted {accepted}{_by(by)}"
         case OtherLine(by=by):
@@ -310,7 +310,7 @@ def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, P
 
 def _decided(plan: PlanLine) -> str:
     changes = [
-        _count(number, noun)
+        counted(number, noun)
         for number, noun in (
             (plan.scale_ups, "scale-up"),
             (plan.removals, "removal"),
@@ -321,22 +321,22 @@ def _decided(plan: PlanLine) -> str:
     ]
     rules = f" (rules {plan.rules.replace(',', ', ')})" if plan.rules else ""
     what = "no change" if plan.changes_nothing else " and ".join(changes)
-    parts = [f"decided on {what}{rules} for {_count(plan.nodes, 'node')}"]
+    parts = [f"decided on {what}{rules} for {counted(plan.nodes, 'node')}"]
     if not plan.healthy:
         parts.append("the cluster is unhealthy")
     if plan.unschedulable:
-        parts.append(f"{_count(plan.unschedulable, 'pod')} without a place")
+        parts.append(f"{counted(plan.unschedulable, 'pod')} without a place")
     if plan.unneeded:
-        parts.append(f"{_count(plan.unneeded, 'node')} not needed")
+        parts.append(f"{counted(plan.unneeded, 'node')} not needed")
     if plan.gaps:
-        parts.append(f"{_count(plan.gaps, 'thing')} not read")
+        parts.append(f"{counted(plan.gaps, 'thing')} not read")
     return "; ".join(parts)
 
 
 def _ended(operation: OperationLine, group: str) -> str:
     kept_names = [name for name, _ in operation.kept]
     targets = [name for name in operation.target_names if name not in kept_names]
-    listed = ", ".join(targets[:5]) + (f" and {len(targets) - 5} more" if len(targets) > 5 else "")
+    listed = some(targets, 5)
     size = "" if operation.from_size is None else f" from {operation.from_size}"
     size += "" if operation.to_size is None else f" to {operation.to_size}"
     be = "was" if operation.kind is OperationKind.DECREASE_TARGET or len(targets) == 1 else "were"
@@ -422,7 +422,7 @@ def _pods(operation: OperationLine) -> str:
     if not operation.pods or operation.kept or operation.gone:
         return ""
     if operation.kind is not OperationKind.SCALE_UP:
-        return f", {_count(operation.pods, 'pod')} moved"
+        return f", {counted(operation.pods, 'pod')} moved"
     more = " or more" if operation.pods >= MOST_PODS else ""
     return f" for {operation.pods}{more} pods" if operation.pods > 1 else " for 1 pod"
 
@@ -442,10 +442,6 @@ def spoken(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     parts = [(hours, "h"), (minutes, "min"), (0 if hours else rest, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _part(part: str, group: str) -> str:

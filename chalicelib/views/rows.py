@@ -21,7 +21,8 @@ from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOvervi
 from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, Plan
 from chalicelib.model.purchases import coming_for
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import AT_MAXIMUM, Reason, ReasonCode
+from chalicelib.reasons.words import counted
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import (
     Instant,
@@ -50,7 +51,6 @@ _PROVIDERS = {
     "exoscale": "Exoscale",
     "huaweicloud": "Huawei CCE",
 }
-_AT_MAXIMUM = (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE)
 _OF_PROVIDER = "provider/"  # of the kind of a gap
 
 
@@ -343,7 +343,7 @@ def _pods_at_maximum(plan: Plan | None) -> Counter[str]:
     counts: Counter[str] = Counter()
     for waiting in plan.unschedulable if plan is not None else ():
         for group, reasons in waiting.reasons.items():
-            if any(reason.code in _AT_MAXIMUM for reason in reasons):
+            if any(reason.code in AT_MAXIMUM for reason in reasons):
                 counts[group] += len(waiting.pods)
     return counts
 
@@ -433,12 +433,12 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
     removals = group.operations_of(OperationKind.DELETE_NODES)
     if removals:
         count = sum(len(operation.spec.targets) for operation in removals) or len(removals)
-        detail = f"{_nodes(count)} leave{'s' if count == 1 else ''}"
+        detail = f"{counted(count, 'node')} leave{'s' if count == 1 else ''}"
         since = Instant(min(operation.spec.created_at for operation in removals))
         yield GroupStatus("leaving", Tone.INFO, detail, since)
     pods = context.waiting.get(group.group, 0)
     if pods and verdict is not None:
-        need = f"{pods} pod{'' if pods == 1 else 's'} would need another node"
+        need = f"{counted(pods, 'pod')} would need another node"
         yield GroupStatus("at its maximum", Tone.WARN, need)
     yield _steady(group, context)
 
@@ -449,7 +449,7 @@ def _growing(group: _GroupFacts, context: _RowContext) -> GroupStatus:
         since = request.purchases[0].since
     else:
         since = min((operation.spec.created_at for operation in group.growths), default=0.0)
-    detail = f"{_nodes(group.coming)} on {'its' if group.coming == 1 else 'their'} way"
+    detail = f"{counted(group.coming, 'node')} on {'its' if group.coming == 1 else 'their'} way"
     words = coming_words(coming_for(request))
     if words:
         detail += f", coming for: {words}"
@@ -488,11 +488,6 @@ def failure_words(error_class: str, message: str = "", zone: str = "") -> str:
     if error_class == "OutOfStock":
         return f"{ERRORS[error_class]} in {zone}" if zone else ERRORS[error_class]
     return error_words(error_class, message=message) or "failed"
-
-
-def _nodes(count: int) -> str:
-    """Return `1 node` or `2 nodes`."""
-    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def usual_seconds(entries: Iterable[JournalEntry], kind: OperationKind) -> float:

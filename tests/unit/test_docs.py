@@ -39,6 +39,7 @@ from chalicelib.providers.kit import errors
 from chalicelib.reasons.text import text
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
+from infra.tools import reason_tables
 from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -270,6 +271,11 @@ def test_docs_preferred_sizes_equal_the_code() -> None:
 def test_docs_list_all_error_classes() -> None:
     classes = {error.__name__ for error in errors.ProviderError.__subclasses__()}
     assert {row[0].strip("`") for row in rows(NODE_GROUPS, "Error classes")} == classes
+
+
+def test_docs_runbook_has_the_reasons_as_their_rows_say() -> None:
+    text = RUNBOOK.read_text("utf-8")
+    assert reason_tables.page(text) == text, "run make docs"
 
 
 def test_docs_runbook_has_a_line_for_every_reason() -> None:

@@ -13,13 +13,14 @@ import yaml
 from chalicelib.cli.advise.backtest import Advice, Proposal, Refusal, ScheduleOutcome
 from chalicelib.cli.advise.history import DAY
 from chalicelib.cli.advise.patterns import QUANTILE, days_text
-from chalicelib.cli.output import Block, Table, one_line, plural
+from chalicelib.cli.output import Block, Table, one_line
 from chalicelib.cli.policy_files import load_document, text_values, written
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.scaling_rules import Schedule
 from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.words import counted
 
 COMPUTED = "computed from ended operations and the prices of nodes"
 REPLAYED = "replayed with recorded decisions"
@@ -111,14 +112,14 @@ def _evidence(proposal: Proposal) -> Iterator[str]:
     tested = proposal.tested
     begin, end = pattern.quarters
     when = f"{days_text(pattern.weekdays)} {begin}-{end}"
-    bought = f"{plural(pattern.bought, 'node')} of {facts.name} bought"
-    on_days = f"on {pattern.hits} of {plural(pattern.days, 'day')}"
-    in_weeks = f"in {pattern.hit_weeks} of {plural(pattern.weeks, 'week')}"
-    yield f"{when}: {bought} for {plural(pattern.pods, 'pod')} {on_days}, {in_weeks}"
+    bought = f"{counted(pattern.bought, 'node')} of {facts.name} bought"
+    on_days = f"on {pattern.hits} of {counted(pattern.days, 'day')}"
+    in_weeks = f"in {pattern.hit_weeks} of {counted(pattern.weeks, 'week')}"
+    yield f"{when}: {bought} for {counted(pattern.pods, 'pod')} {on_days}, {in_weeks}"
     source = "as it has learnt" if facts.learned else "maxNodeProvisionTime"
     lead = format_duration(round(facts.lead))
     yield f"opens {lead} earlier ({source}); enough on {QUANTILE:.0%} of these days"
-    needless = f"needless on {tested.needless} of {plural(tested.openings, 'day')}"
+    needless = f"needless on {tested.needless} of {counted(tested.openings, 'day')}"
     unneeded = f"{tested.unneeded_share:.0%} of node quarters not needed"
     missing = f"in {tested.missing_share:.0%} of quarters too few"
     yield f"tested: {needless}; {unneeded}, {missing}"

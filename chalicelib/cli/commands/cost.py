@@ -21,7 +21,7 @@ import msgspec
 from chalicelib import DOCS
 from chalicelib.cli import plan_inputs
 from chalicelib.cli.arguments import not_one_of
-from chalicelib.cli.output import Block, Table, emit, plural, with_local_times
+from chalicelib.cli.output import Block, Table, emit, with_local_times
 from chalicelib.cli.store_access import (
     add_table_argument,
     load_decision,
@@ -35,6 +35,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.plan import Plan
 from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.words import counted
 from chalicelib.views.bill import PARTS, BillView, CostView, MachinesView, cost_view, move_text
 from chalicelib.views.cluster_view import as_json
 
@@ -210,11 +211,11 @@ def _blocks(
     now = time.time()
     for bill in view.bills:
         unpriced = (
-            f"; {plural(view.unpriced, 'machine')} without a price not included"
+            f"; {counted(view.unpriced, 'machine')} without a price not included"
             if view.unpriced
             else ""
         )
-        machines = plural(sum(row.machines for row in bill.groups), "machine")
+        machines = counted(sum(row.machines for row in bill.groups), "machine")
         total = (
             f"{args.name}: {_money(bill.per_hour.paid, bill.currency)} per hour for "
             f"{machines}{unpriced}"
@@ -230,11 +231,11 @@ def _blocks(
         for key in _TABLES if args.output == "wide" else (args.by,):
             yield _costs(bill, key, names)
         if bill.overcommitted_nodes:
-            count = plural(bill.overcommitted_nodes, "node")
+            count = counted(bill.overcommitted_nodes, "node")
             yield f"The pods of {count} request more than there is; they count as what there is."
     for saved in view.savings:
         own = days.get(saved.currency, 0.0)
-        span = f"{_money(own, '')} in {plural(args.days, 'day')}, " if args.days else ""
+        span = f"{_money(own, '')} in {counted(args.days, 'day')}, " if args.days else ""
         yield (
             f"Saved: {_money(saved.per_hour, saved.currency)} per hour now, "
             f"{_money(saved.today, '')} today, {span}"

@@ -28,7 +28,6 @@ from chalicelib.cli.output import (
     Table,
     emit,
     local_time,
-    plural,
     row_line,
     warn,
     with_local_times,
@@ -38,6 +37,7 @@ from chalicelib.cli.stored_rows import StoredCluster
 from chalicelib.model.operation import MOST_PODS, Operation, OperationKind, OperationState
 from chalicelib.model.quantity import format_duration
 from chalicelib.reasons.text import disruption_words
+from chalicelib.reasons.words import counted
 from chalicelib.store.errors import StoreError
 from chalicelib.views.cluster_view import instant
 from chalicelib.views.journal_lines import PlanLine, line_of, operation_of, sentence
@@ -194,7 +194,7 @@ def open_line(operation: Operation, names: Mapping[str, str], now: float) -> Lin
     """Return the line of an operation that is under way."""
     spec, name = operation.spec, _name(operation.spec.group, names)
     of_nodes = (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
-    targets = plural(len(spec.targets), "node" if spec.kind in of_nodes else "machine")
+    targets = counted(len(spec.targets), "node" if spec.kind in of_nodes else "machine")
     why = f" {words}" if (words := disruption_words(spec.reason)) else ""
     more = " or more" if len(spec.pods) >= MOST_PODS else ""
     pods = (
@@ -283,7 +283,7 @@ def _blocks(
     )
     if folded:
         verb = "is" if folded == 1 else "are"
-        yield f"({plural(folded, 'decision')} without a change {verb} not shown; --all)"
+        yield f"({counted(folded, 'decision')} without a change {verb} not shown; --all)"
 
 
 def _has_operation(entry: JournalEntry, entries: Sequence[JournalEntry]) -> bool:

@@ -23,6 +23,7 @@ from chalicelib.cli.store_access import (
 )
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.words import counted, some
 from chalicelib.views.cluster_view import as_json, pause_view
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _lines(
     remaining: tuple[Pause, ...],
     decision: LastDecision | None,
 ) -> list[str]:
-    lines = [f"{args.name}: {len(ended)} pause{'' if len(ended) == 1 else 's'} ended"]
+    lines = [f"{args.name}: {counted(len(ended), 'pause')} ended"]
     if not ended and not args.wanted:
         lines = [f"{args.name}: not paused{' there' if remaining else ''}; nothing to resume"]
     if remaining:
@@ -115,10 +116,7 @@ def _lines(
             or "nothing"
         )
         nodes = [removal.node for removal in decision.plan.removals]
-        removals = (
-            ", ".join(nodes[:10]) + (f" and {len(nodes) - 10} more" if len(nodes) > 10 else "")
-            or "nothing"
-        )
+        removals = some(nodes, 10) or "nothing"
         lines += [
             (
                 f"by the last decision, {format_time(decision.at)}, the next pass grows {growth} "

@@ -14,9 +14,10 @@ import sys
 import msgspec
 
 from chalicelib.cli.deployment_settings import settings_here
-from chalicelib.cli.output import Table, emit, one_line, plural, warn
+from chalicelib.cli.output import Table, emit, one_line, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.reasons.words import counted
 
 
 class FileVerdict(msgspec.Struct, frozen=True):
@@ -109,5 +110,5 @@ def _names_once(verdicts: list[FileVerdict]) -> list[FileVerdict]:
 
 def _result(verdict: FileVerdict) -> str:
     if verdict.problems:
-        return f"not valid, {plural(len(verdict.problems), 'mistake')}"
-    return f"valid, {plural(len(verdict.warnings), 'warning')}" if verdict.warnings else "valid"
+        return f"not valid, {counted(len(verdict.problems), 'mistake')}"
+    return f"valid, {counted(len(verdict.warnings), 'warning')}" if verdict.warnings else "valid"

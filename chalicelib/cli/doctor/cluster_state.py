@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, finding, first_names
+from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.cli.migrate.machines_on_their_way import on_their_way, sentence
 from chalicelib.cluster.errors import NotFound
 from chalicelib.model.memory import GroupMemory
@@ -17,6 +17,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import announces_device
 from chalicelib.plan.state.spot_groups import is_spot
 from chalicelib.plan.state.zones import ZONE_KEYS, zone_label, zones_of_group
+from chalicelib.reasons.words import some
 from chalicelib.runtime.mode_guard import permitted
 
 YOUNG = 300.0
@@ -81,7 +82,7 @@ def check_provider_ids(context: DoctorContext) -> Iterator[Finding]:
     ):
         if names and beginnings:
             yield finding(
-                "DR24", f"{len(names)} nodes have {what}: {first_names(names)}", nodes=names[:200]
+                "DR24", f"{len(names)} nodes have {what}: {some(names)}", nodes=names[:200]
             )
 
 
@@ -143,7 +144,7 @@ def check_expander(context: DoctorContext) -> Iterator[Finding]:
         return
     chain = ", ".join(expanders)
     text = (
-        f"groups {first_names(untainted)} have GPUs and no taint: {chain} may choose them for "
+        f"groups {some(untainted)} have GPUs and no taint: {chain} may choose them for "
         "ordinary pods"
     )
     yield finding("DR31", text, groups=untainted)
@@ -158,7 +159,7 @@ def check_spot(context: DoctorContext) -> Iterator[Finding]:
     groups = [group.id for group in snapshot.groups if group.spot]
     nodes = [node.name for node in snapshot.nodes if is_spot(node, None)]
     if groups or nodes:
-        what = f"groups {first_names(groups)} are" if groups else f"nodes {first_names(nodes)} are"
+        what = f"groups {some(groups)} are" if groups else f"nodes {some(nodes)} are"
         text = f"{what} spot, and the policy has no spec.spot: interruptions are only reported"
         yield finding("DR33", text, groups=groups, nodes=nodes[:200])
 
@@ -226,5 +227,5 @@ def check_removals(context: DoctorContext) -> Iterator[Finding]:
     ]
     if nodes or later:
         more = f", then {len(later)} more within the limits" if later else ""
-        text = f"first removals in mode active: {len(nodes)} nodes ({first_names(nodes)}){more}"
+        text = f"first removals in mode active: {len(nodes)} nodes ({some(nodes)}){more}"
         yield finding("DR32", text, nodes=nodes, later=later)

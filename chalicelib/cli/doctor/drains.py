@@ -147,19 +147,6 @@ def check_overlaps(context: DoctorContext) -> Iterator[Finding]:
 MANY = 0.25
 """Share of the nodes of node groups from which held nodes are a warning."""
 UNNEEDED = 86400.0
-_FIXES = {
-    ReasonCode.CONTROLLER_NOT_FOUND: "delete the pods, or recreate their controllers",
-    ReasonCode.MIN_REPLICAS: "add a replica, or set options.minReplicaCount to 0",
-    ReasonCode.NOT_REPLICATED: "run the pods by a controller, or annotate them safe-to-evict: true",
-    ReasonCode.LOCAL_STORAGE: (
-        "annotate safe-to-evict-local-volumes, or set options.skipNodesWithLocalStorage: false"
-    ),
-    ReasonCode.NOT_SAFE_TO_EVICT: (
-        "take off the annotation cluster-autoscaler.kubernetes.io/safe-to-evict: false"
-    ),
-    ReasonCode.KUBE_SYSTEM: "give the pods of kube-system disruption budgets",
-    ReasonCode.NOT_ENOUGH_PDB: "loosen the disruption budgets",
-}
 
 
 def check_drains(context: DoctorContext) -> Iterator[Finding]:
@@ -182,7 +169,8 @@ def check_drains(context: DoctorContext) -> Iterator[Finding]:
     for rule in rules:
         pods = [verdict.pod for verdict in by_rule[rule]]
         words.append(f"{rule} {len(pods)} ({', '.join(pods[:3])}{' …' if len(pods) > 3 else ''})")
-    fixes = [f"{rule}: {_FIXES[ReasonCode(rule)]}" for rule in rules if rule in _FIXES]
+    fix_of = {code.value: code.row.fix for code in ReasonCode if code.row.fix}
+    fixes = [f"{rule}: {fix_of[rule]}" for rule in rules if rule in fix_of]
     yield finding(
         "DR21",
         f"{len(blocked)} of {len(grouped)} nodes cannot be drained at present: {'; '.join(words)}",

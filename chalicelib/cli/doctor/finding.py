@@ -6,7 +6,7 @@ UNASKED with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -196,11 +196,6 @@ def finding(
         fix or question.fix,
         evidence,
     )
-
-
-def first_names(names: Sequence[str]) -> str:
-    """Return three of the names, and how many more there are."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 class DoctorContext(msgspec.Struct, frozen=True):

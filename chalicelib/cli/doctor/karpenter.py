@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, finding, first_names
+from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.cli.doctor.karpenter_pools import MOST_POOLS, NodePool, alternatives, read_pools
 from chalicelib.cli.doctor.running_autoscalers import (
     KARPENTER_LEASE,
@@ -30,6 +30,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.predicates import matches_node, untolerated
 from chalicelib.plan.state.node_templates import sanitised, settled_node, with_allocatable
 from chalicelib.providers.kit.base import AddonReader
+from chalicelib.reasons.words import some
 from chalicelib.runtime.mode_guard import permitted
 
 _ADDON = "karpenter"
@@ -75,7 +76,7 @@ def check_karpenter(
             yield active(context, text, how, workloads, _STOP)
     malformed = [f"{pool.name} ({pool.problem})" for pool in pools if pool.problem]
     if malformed:
-        gaps.append(f"NodePools of Karpenter could not be judged: {first_names(malformed)}")
+        gaps.append(f"NodePools of Karpenter could not be judged: {some(malformed)}")
     if len(pools) > MOST_POOLS:
         gaps.append(
             f"there are more than {MOST_POOLS} NodePools of Karpenter, and the others were not "
@@ -141,13 +142,13 @@ def _judge_pools(
     names, texts = [pool.name for pool in pools], [text for _, text in signs]
     shared = _shared_pools(context, pools)
     if not shared:
-        text = f"Karpenter has NodePools ({first_names(names)})"
+        text = f"Karpenter has NodePools ({some(names)})"
         text = f"{text}; none of them makes nodes for pods for which these groups would grow"
         yield finding("DR09", text, pools=names, signs=texts)
         return
     name, example = next(iter(shared.items()))
     text = (
-        f"NodePools of Karpenter ({first_names(list(shared))}) make nodes for pods for which these "
+        f"NodePools of Karpenter ({some(list(shared))}) make nodes for pods for which these "
         "groups grow as well"
     )
     if example is not None:

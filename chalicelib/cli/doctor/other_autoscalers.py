@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from chalicelib import DOCS
-from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, finding, first_names
+from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.cli.doctor.karpenter import check_karpenter
 from chalicelib.cli.doctor.karpenter_pools import POOL_LABEL
 from chalicelib.cli.doctor.running_autoscalers import (
@@ -32,7 +32,6 @@ from chalicelib.cli.migrate.startup_taints import (
     unknown_startup_taints,
 )
 from chalicelib.cli.migrate.translate_flags import group_arguments
-from chalicelib.cli.output import plural
 from chalicelib.cluster import objects
 from chalicelib.cluster.errors import Forbidden, NotFound
 from chalicelib.journal.status_configmap import ANNOTATION, KEY
@@ -41,6 +40,7 @@ from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time
 from chalicelib.plan.state.readiness import is_startup_taint
+from chalicelib.reasons.words import counted, some
 from chalicelib.runtime.mode_guard import permitted
 
 FRESH_STATUS = 120.0
@@ -132,7 +132,7 @@ def _startup_taints(
             version = release_of(workload.image, "")
             flags = " ".join(startup_taint_flag(taint, version) for taint in taints[:_MOST_TAINTS])
             text = (
-                f"{workload.place} buys again while its new nodes have {first_names(taints)}, no "
+                f"{workload.place} buys again while its new nodes have {some(taints)}, no "
                 "startup taint to it"
             )
             fix = f"add {flags} to the command line of {workload.place}"
@@ -205,8 +205,8 @@ def check_traces(context: DoctorContext) -> Iterator[Finding]:
     ]
     if hard:
         text = (
-            f"{TO_BE_DELETED} that Outscaler has not set on {plural(len(hard), 'node')}: "
-            f"{first_names(hard)}"
+            f"{TO_BE_DELETED} that Outscaler has not set on {counted(len(hard), 'node')}: "
+            f"{some(hard)}"
         )
         fix = (
             "wait until the other autoscaler has removed them; outscaler uninstall NAME --foreign "
@@ -215,15 +215,14 @@ def check_traces(context: DoctorContext) -> Iterator[Finding]:
         yield finding("DR07", text, fix=fix, nodes=hard[:_MOST])
     foreign = [node.name for node in nodes if any(node.taint(key) for key in _FOREIGN_TAINTS)]
     if foreign:
-        text = (
-            f"taints of another autoscaler on {plural(len(foreign), 'node')}: "
-            f"{first_names(foreign)}"
-        )
+        text = f"taints of another autoscaler on {counted(len(foreign), 'node')}: {some(foreign)}"
         fix = "stop the other autoscaler, and remove the taints"
         yield finding("DR07", text, fix=fix, nodes=foreign[:_MOST])
     soft = [node.name for node in nodes if node.taint(DELETION_CANDIDATE)]
     if soft and not permitted(context.policy).act:
-        text = f"soft taints on {plural(len(soft), 'node')} ({DELETION_CANDIDATE}) of an autoscaler"
+        text = (
+            f"soft taints on {counted(len(soft), 'node')} ({DELETION_CANDIDATE}) of an autoscaler"
+        )
         fix = (
             "Outscaler continues their times; outscaler uninstall removes those of an autoscaler "
             "that is gone"

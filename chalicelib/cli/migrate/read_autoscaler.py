@@ -29,6 +29,7 @@ from chalicelib.cli.migrate.scripts import COMMAND, read_script
 from chalicelib.cli.migrate.workloads import CONFIG_MAP, KINDS, SECRET, read_workload
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import quote
+from chalicelib.reasons.words import counted
 
 _UNIT = re.compile(r"^\[Service\][ \t]*\r?$", re.MULTILINE)
 _OPENSHIFT = "autoscaling.openshift.io"
@@ -192,7 +193,7 @@ def _status_remark(document: Located, autoscaler: AutoscalerInput) -> Remark:
         if argument.flag == "nodes"
     }
     missing = [group for group in groups if group not in named] if named else []
-    text = f"Cluster Autoscaler saw {len(groups)} group{'' if len(groups) == 1 else 's'}"
+    text = f"Cluster Autoscaler saw {counted(len(groups), 'group')}"
     if missing:
         text += (
             "; no --nodes names "

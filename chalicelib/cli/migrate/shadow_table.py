@@ -23,10 +23,10 @@ from chalicelib.cli.output import (
     folded,
     is_terminal,
     local_time,
-    plural,
     printable,
     with_local_times,
 )
+from chalicelib.reasons.words import counted
 from chalicelib.shadow.records import AGREEING, GROWTH, Ledger, Match
 
 WIDEST = 140
@@ -125,7 +125,7 @@ def _growth(match: Match, names: Mapping[str, str]) -> tuple[str, str]:
         return words, ""
     their_size = sum(match.theirs.values())
     own_size = sum(match.ours.values())
-    theirs = plural(their_size, "node") if their_size else _NOTHING
+    theirs = counted(their_size, "node") if their_size else _NOTHING
     return f"{theirs}, Outscaler {own_size or _NOTHING}", words
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from chalicelib.cli.migrate.shadow_table import WIDEST, disagreements
-from chalicelib.cli.output import Block, Table, plural
+from chalicelib.cli.output import Block, Table
 from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.words import counted
 from chalicelib.shadow.records import (
     AGREEING,
     BUCKETS,
@@ -431,8 +432,8 @@ def _next_steps(
 def _headline(name: str, figures: Figures) -> str:
     """Return the figures in lines: how long, growths and removals by their verdicts, and the
     rest."""
-    growths = plural(figures.compared_growths, "growth")
-    removals = plural(figures.compared_removals, "removal")
+    growths = counted(figures.compared_growths, "growth")
+    removals = counted(figures.compared_removals, "removal")
     lines = [f"{name}, {_days(figures.days)}: {growths}, {removals} by Cluster Autoscaler"]
     lines.append(f"growth {_measured(figures.growth_agreement)}{_in_brackets(figures.growths)}")
     if figures.removals:
@@ -496,7 +497,7 @@ def _days(days: float) -> str:
     units = ((days, "day", 2), (days * 24, "hour", 1), (days * 1440, "minute", 0))
     for count, unit, least in units:
         if count >= least:
-            return plural(round(count), unit)
+            return counted(round(count), unit)
     return "0 minutes"
 
 

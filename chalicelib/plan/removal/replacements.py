@@ -59,35 +59,6 @@ _NO_LIFECYCLE = NodeLifecycle(drift=DriftAction.OFF)
 MOST_LEFT_OUT = 10
 """Most nodes of a row for which a move without one of them is tried."""
 
-_PASSES = frozenset(
-    {
-        ReasonCode.NOT_EVALUATED,
-        ReasonCode.PARALLELISM,
-        ReasonCode.OUTSIDE_WINDOW,
-        ReasonCode.PAUSED,
-        ReasonCode.IN_COOLDOWN,
-        ReasonCode.NODE_COOLDOWN,
-        ReasonCode.DISRUPTION_LIMIT,
-        ReasonCode.DISRUPTION_BRAKE,
-        ReasonCode.DISRUPTION_BUDGET,
-        ReasonCode.CLUSTER_UNHEALTHY,
-        ReasonCode.GROUP_GROWING,
-        ReasonCode.GROUP_FROZEN,
-        ReasonCode.PROMISED,
-        ReasonCode.POD_MOVED_RECENTLY,
-        ReasonCode.REMOVAL_FAILED,
-        ReasonCode.UNEXPECTED,
-        ReasonCode.GROUP_BUSY,
-        ReasonCode.BLOCKED_BY_ON_COMPLETION_POD,
-        ReasonCode.CONDITION_PAUSES,
-        ReasonCode.NOT_CONFIRMED,
-        ReasonCode.NOT_SICK_LONG_ENOUGH,
-        ReasonCode.TOO_MANY_UNHEALTHY,
-    }
-)
-"""Reasons that pass by themselves: a replacement that is ready waits for
-their end, but not for ever."""
-
 CONSOLIDATES = frozenset({DisruptionReason.CONSOLIDATION})
 
 Confirm = Callable[[Replacement], JudgedMove | Reason]
@@ -721,7 +692,7 @@ def _switched_off(reason: DisruptionReason, policy: Policy) -> str | None:
 def _passes_by_itself(reason: Reason) -> bool:
     if reason.code is ReasonCode.BLOCKED_BY_POD:
         return reason.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
-    return reason.code in _PASSES
+    return reason.code.row.awaited
 
 
 def _detail(reason: Reason | None) -> str:

@@ -27,6 +27,7 @@ import msgspec
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.node import Node
+from chalicelib.reasons.words import some
 
 _FEW = (
     "only {} of {} machines of this discovered group are nodes of this cluster; name the group in "
@@ -147,6 +148,4 @@ def contested_instances(
 
 def names_for_message(names: Iterable[str]) -> str:
     """Return the names for a message, at most SHOWN of them."""
-    listed = sorted(names)
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more
+    return some(sorted(names), SHOWN)

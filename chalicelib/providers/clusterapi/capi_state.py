@@ -62,6 +62,7 @@ from chalicelib.providers.clusterapi.models import (
 from chalicelib.providers.clusterapi.settings import Spec, cluster_names
 from chalicelib.providers.kit.errors import ProviderError, Transient, Unauthorized
 from chalicelib.providers.kit.node_template import is_label_value
+from chalicelib.reasons.words import some
 
 ON_DELETE = "OnDelete"
 T = TypeVar("T", CapiResource, CapiMachine, CapiCluster, CapiHealthCheck)
@@ -456,9 +457,8 @@ def _contradictions(votes: Sequence[Vote], own_cluster: OwnCluster) -> tuple[Mis
     ]
     if not other:
         return ()
-    more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""
     text = (
-        f"annotations of {', '.join(node for node, _ in other[:_SHOWN])}{more} name the cluster "
+        f"annotations of {some([node for node, _ in other], _SHOWN)} name the cluster "
         f"{_list(sorted({cluster for _, cluster in other})[:_SHOWN])}, and this cluster is "
         f"{_list([own_cluster])}: the "
         "annotations are ignored"

@@ -35,6 +35,7 @@ from chalicelib.providers.clusterapi.models import (
 )
 from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.kit.errors import OutOfStock, QuotaExceeded, Throttled, Unknown
+from chalicelib.reasons.words import some
 
 FAILED, DELETING, PENDING = "failed-machine-", "deleting-machine-", "pending-machine-"
 # The annotations that Cluster API sets on a Node about its owner, with this
@@ -232,11 +233,7 @@ class Nodes:
 
 
 def _names(names: Sequence[str]) -> str:
-    return (
-        f"{', '.join(names[:2])} and {len(names) - 2} more"
-        if len(names) > 2
-        else " and ".join(names)
-    )
+    return some(names, 2) if len(names) > 2 else " and ".join(names)
 
 
 def _one_id(nodes: Sequence[Node]) -> str:

@@ -4,8 +4,10 @@ scheduler's and upstream's.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.cli import explain_group, explain_pod, plan_output
@@ -111,6 +113,46 @@ def test_every_reason_code_has_a_text_even_without_its_numbers(code: ReasonCode)
 )
 def test_reason_texts_and_sentences_with_numbers(reason: Reason, words_: str, whole: str) -> None:
     assert (text(reason), sentence(reason)) == (words_, whole)
+
+
+def test_parameters_of_every_reason_can_be_written_in_its_texts() -> None:
+    inner = {"rule": "NotReplicated", "was": "NotUnderutilized"}
+    for code in ReasonCode:
+        texts = code.row.words + code.row.detail
+        names = re.findall(r"[{\[](\w+)[:}?]", texts)
+        whole = sentence(Reason(code, {name: inner.get(name, 2) for name in names}))
+        assert not set("{}[]|") & set(whole), code
+
+
+def test_value_of_a_parameter_is_never_read_as_a_text_of_a_row() -> None:
+    pod = "{rule:sentence} [a|b]"
+    assert sentence(Reason.of(ReasonCode.NOT_ROBUST, pod=pod, order="z-a")).endswith(
+        f" ({pod}, z-a)"
+    )
+
+
+@each_row(
+    ("params", "detail"),
+    [
+        ({}, ""),
+        ({"until": 1_795_744_800.0}, "until 2026-11-27T02:00:00Z"),
+        ({"signal": "spot"}, "spot"),
+        ({"until": 1_795_744_800.0, "signal": "spot"}, "until 2026-11-27T02:00:00Z, spot"),
+    ],
+)
+def test_reason_stored_without_a_parameter_reads_without_that_part(
+    params: dict[str, str | int | float], detail: str
+) -> None:
+    whole = sentence(Reason(ReasonCode.NODE_AT_RISK, params))
+    assert whole == text(Reason(ReasonCode.NODE_AT_RISK)) + (f" ({detail})" if detail else "")
+
+
+def test_reason_is_stored_as_its_code_and_an_unknown_code_is_refused() -> None:
+    stored = msgspec.json.encode(Reason.of(ReasonCode.GROUP_MAX_SIZE, max=3))
+    assert stored == b'{"code":"MaxNodeGroupSizeReached","params":{"max":3}}'
+    assert msgspec.json.decode(stored, type=Reason).code is ReasonCode.GROUP_MAX_SIZE
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"code":"NoSuchReason"}', type=Reason)
 
 
 # -- numbers in a plan's reasons

@@ -23,7 +23,7 @@ from chalicelib.model.memory import GroupRenewal, NodeMemory, Replacement, Repla
 from chalicelib.model.node import Node
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
 from chalicelib.model.policy import RepairAction
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import AT_MAXIMUM, DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.removal.candidates import (
     Candidate,
@@ -66,9 +66,7 @@ BUYS_INSTEAD = frozenset(
     }
 )
 """Limits that keep a node from going unless another one comes first."""
-_AT_MAXIMUM = frozenset(
-    {ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE, ReasonCode.MAX_NODES_TOTAL}
-)
+_NO_ROOM = AT_MAXIMUM | {ReasonCode.MAX_NODES_TOTAL}
 
 
 class LifecycleResult(msgspec.Struct, frozen=True):
@@ -353,7 +351,7 @@ class _Renewal:
         """Propose that a node is bought for the pods of this one; returns why not."""
         source = self._source(candidate, due_node)
         if isinstance(source, Reason):
-            if due_node.why is DisruptionReason.REPAIR and source.code in _AT_MAXIMUM:
+            if due_node.why is DisruptionReason.REPAIR and source.code in _NO_ROOM:
                 return self._remove_first(due_node, candidate)
             if source.code is ReasonCode.NO_PLACE_TO_MOVE_PODS:
                 return place_reason or source

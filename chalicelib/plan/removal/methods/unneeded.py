@@ -29,18 +29,6 @@ from chalicelib.plan.state.readiness import Bucket
 
 UNSEEN = 900.0
 """Seconds without a pass after which it is unknown whether a node was needed in between."""
-NOT_JUDGED = frozenset(
-    {
-        ReasonCode.UNEXPECTED,
-        ReasonCode.GROUP_FROZEN,
-        ReasonCode.NOT_EVALUATED,
-        ReasonCode.PROMISED,
-        ReasonCode.IN_REPLACEMENT,
-    }
-)
-"""Verdicts of a node that could not be judged. They include a node on which pending pods
-are expected: the scheduler may place them on another node, and while other nodes are drained
-there are always such pods."""
 _TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
 """Verdicts of a failed simulation, which is not repeated for a while. A node that the simulation
 did not reach is checked in every pass."""
@@ -122,7 +110,7 @@ def memory_of_others(
         after: NodeMemory | None = None
         if verdict.reason.code in _TRIED:
             after = NodeMemory(unremovable_until=next_check, why=verdict.reason)
-        elif verdict.reason.code in NOT_JUDGED:
+        elif verdict.reason.code.row.unjudged:
             after = paused_timer(before, now)
         elif before.unremovable_until > now:
             after = NodeMemory(unremovable_until=before.unremovable_until, why=before.why)
