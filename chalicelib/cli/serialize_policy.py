@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from chalicelib.model.policy import Metrics, Options, Policy
 from chalicelib.policy.disruption_sections import NODE_LIFECYCLE, SPOT
 from chalicelib.policy.document import API_VERSION, KIND, SPEC
 from chalicelib.policy.option_tables import Status
@@ -19,6 +18,8 @@ from chalicelib.policy.options import ROWS, attribute
 from chalicelib.policy.providers import PROVIDERS, section_of
 from chalicelib.policy.schema import show_section
 from chalicelib.policy.sections import NOTIFICATIONS, PRICES
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Metrics, Policy
 
 _EMPTY_ASKS = frozenset({"nodeLifecycle", "spot"})
 """Sections that ask for something although nothing is in them."""

@@ -1,4 +1,4 @@
-"""The policy document: from its text to one checked `model.Policy`.
+"""The policy document: from its text to one checked `Policy`.
 
     text -> nodes with lines -> values (document, sections, options,
     providers) -> validation -> Policy

@@ -26,13 +26,16 @@ from typing import Any
 import msgspec
 
 import chalicelib
-from chalicelib.model.notification import QuietHours
-from chalicelib.model.policy import DisruptionBudget, Policy, Window
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.model.scaling_rules import Rule, Schedule
+from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.struct_form import DIGITS, form_of
 from chalicelib.net.vendor_hosts import mistakes
 from chalicelib.policy.secret_names import named_by, problem
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.notifications import QuietHours
+from chalicelib.policy.settings.schedules import Schedule
 
 FORMAT = 1
 """Increase it when the same bytes mean something else although no type has changed."""

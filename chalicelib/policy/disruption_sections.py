@@ -12,22 +12,19 @@ import re
 from typing import Any
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DriftAction,
-    Effort,
-    InterruptionAction,
-    NodeLifecycle,
-    NodeLimit,
-    RebalanceAction,
-    RepairAction,
-    RepairRule,
-)
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, Scalar, quote
 from chalicelib.policy.schema import Field, listed_sections, nested, section
 from chalicelib.policy.sections import CRON, GROUPS, NAME, ZONE_OF_CRON, ends_before_it_opens_again
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Effort
+from chalicelib.policy.settings.node_lifecycle import (
+    DriftAction,
+    NodeLifecycle,
+    RepairAction,
+    RepairRule,
+)
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.spot import InterruptionAction, RebalanceAction
 from chalicelib.policy.value_types import (
     BOOLEAN,
     UNSET,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.model.policy import ClusterReading, Metrics, Mode
 from chalicelib.policy.disruption_sections import (
     CONSOLIDATION_TYPE,
     DISRUPTION_BUDGETS,
@@ -28,6 +27,7 @@ from chalicelib.policy.sections import (
     SCHEDULES,
     WINDOWS,
 )
+from chalicelib.policy.settings.cluster_policy import ClusterReading, Metrics, Mode
 from chalicelib.policy.value_types import (
     BOOLEAN,
     DNS_LABEL,

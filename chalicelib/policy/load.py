@@ -12,29 +12,29 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.notification import NoticeWebhook, Notifications, QuietHours
-from chalicelib.model.policy import (
-    Consolidation,
-    DisruptionBudget,
-    GroupPolicy,
-    KubernetesAccess,
-    MaxDisruption,
-    NodeLifecycle,
-    NodePrices,
-    Options,
-    Policy,
-    RepairRule,
-    Spot,
-    Webhook,
-    Window,
-)
-from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
+from chalicelib.model.scaling_rules import Rule
 from chalicelib.policy.admission import Admission, check_admission
 from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.document import ROOT
 from chalicelib.policy.options import OptionValues
 from chalicelib.policy.providers import Ask, PartialPolicy, not_reported, provider_mistakes
 from chalicelib.policy.schema import read_section
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.event_webhook import Webhook
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.notifications import NoticeWebhook, Notifications, QuietHours
+from chalicelib.policy.settings.scale_up import ScaleUp
+from chalicelib.policy.settings.schedules import Schedule
+from chalicelib.policy.settings.spot import Spot
 from chalicelib.policy.validation import CHECKS
 from chalicelib.policy.yaml_document import read
 

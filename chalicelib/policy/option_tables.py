@@ -44,7 +44,7 @@ class Status(StrEnum):
     """Effect of an option that a document sets."""
 
     IN_FORCE = "in force"
-    ALIAS = "in force, old name"  # read into the model.Options field named by alias_of
+    ALIAS = "in force, old name"  # read into the Options field named by alias_of
     ACCEPTED = "accepted, not in force"  # known and checked; for a later version
     ALWAYS = "always so"  # an upstream switch that is always on here
     IGNORED = "read by nothing"  # parsed but not used upstream, or dropped there
@@ -162,7 +162,7 @@ DRAIN_PRIORITIES = scalar(
 
 
 def on(flag: str, value_type: ValueType, meaning: str) -> OptionDefinition:
-    """Define an option in force: a field of model.Options."""
+    """Define an option in force: a field of Options."""
     return OptionDefinition(flag, value_type, Status.IN_FORCE, meaning)
 
 

@@ -2,7 +2,7 @@
 this version handles each.
 
 All flags are known, so that a document made from an existing command line loses no line silently.
-Options in force are read into model.Options; the others are checked the same way and reported in a
+Options in force are read into Options; the others are checked the same way and reported in a
 warning; an option that has another place in the document, or would mean something different here,
 is refused.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, closest
 from chalicelib.policy.option_tables import (
@@ -25,6 +24,7 @@ from chalicelib.policy.option_tables import (
     Status,
 )
 from chalicelib.policy.schema import entries_of, unknown_key
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.value_types import UNSET, Form
 
 ROWS: dict[str, OptionDefinition] = {row.name: row for rows in GROUPS.values() for row in rows}
@@ -33,7 +33,7 @@ _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields
 
 
 class OptionValues(msgspec.Struct, frozen=True):
-    """Content of spec.options. in_force: attribute of model.Options -> value; others:
+    """Content of spec.options. in_force: attribute of Options -> value; others:
     name -> value, checked only."""
 
     in_force: dict[str, Any] = {}
@@ -41,7 +41,7 @@ class OptionValues(msgspec.Struct, frozen=True):
 
 
 def attribute(option: OptionDefinition) -> str:
-    """Return the field of model.Options that an option is read into; empty
+    """Return the field of Options that an option is read into; empty
     for options not in force."""
     return option.alias_of or _ATTRIBUTES.get(option.name, "")
 

@@ -22,7 +22,6 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy
 from chalicelib.policy.diagnostics import (
     Diagnostics,
     Mapping,
@@ -35,6 +34,9 @@ from chalicelib.policy.diagnostics import (
 )
 from chalicelib.policy.options import OptionValues
 from chalicelib.policy.schema import Field, Section, entries_of, read_section, section_form
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.value_types import BOOLEAN, UNSET, Form, ValueType
 from chalicelib.policy.vendors.alicloud import AlicloudSection
 from chalicelib.policy.vendors.cherryservers import CherrySettings

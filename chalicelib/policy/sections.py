@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
-from chalicelib.model.policy import Mode
 from chalicelib.model.quantity import format_duration, parse_amount
 from chalicelib.model.scaling_rules import Metric
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, Scalar, quote
 from chalicelib.policy.schema import Field, entries_of, listed_sections, nested, section
+from chalicelib.policy.settings.cluster_policy import Mode
 from chalicelib.policy.value_types import (
     BOOLEAN,
     SECRET,

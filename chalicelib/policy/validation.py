@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.model.policy import Options, Window
-from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.disruption_validation import DISRUPTION_CHECKS
 from chalicelib.policy.options import check_options, check_prices
 from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy, without_prices
 from chalicelib.policy.sections import SCHEDULED
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.scale_up import ScaleUp
 
 if TYPE_CHECKING:
     from chalicelib.schedules.overlap import Span

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import NodePrices, Policy
 from chalicelib.plan.prices import node_price
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import section_of
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.vendors import cherryservers as cherry
 from chalicelib.policy.vendors import exoscale as exo
 from chalicelib.policy.vendors.settings import VendorSettings, keys_of, settings_of

@@ -19,8 +19,8 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_origin
 import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.value_types import SECRET, ValueType, amount
 
 B = TypeVar("B")

@@ -43,6 +43,12 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "gpuTotal",
     },
     "policy/providers.py": {"nodeGroups"},
+    # Options that their field does not spell, and the destinations' names in answers.
+    "policy/settings/cluster_options.py": {
+        "blockingSystemPodDistruptionTimeout",
+        "maxNodesPerScaleup",
+    },
+    "policy/settings/notifications.py": {"chatTopic"},
     "policy/validation.py": {
         "allowInsecureTls",
         "autoDiscovery",

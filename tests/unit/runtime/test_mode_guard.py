@@ -4,7 +4,7 @@ other module reads the mode.
 
 from __future__ import annotations
 
-from chalicelib.model.policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Mode, Policy
 from chalicelib.runtime.mode_guard import permitted
 from tests.cases import each_row
 
