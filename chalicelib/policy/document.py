@@ -8,12 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.policy.disruption_sections import (
-    CONSOLIDATION_TYPE,
-    DISRUPTION_BUDGETS,
-    NODE_LIFECYCLE_TYPE,
-    SPOT_TYPE,
-)
 from chalicelib.policy.options import options_form, read_options
 from chalicelib.policy.providers import PROVIDERS, provider_name, providers_form, read_providers
 from chalicelib.policy.schema import Field, listed_sections, nested, section, section_form
@@ -28,6 +22,10 @@ from chalicelib.policy.sections import (
     WINDOWS,
 )
 from chalicelib.policy.settings.cluster_policy import ClusterReading, Metrics, Mode
+from chalicelib.policy.settings.consolidation import CONSOLIDATION
+from chalicelib.policy.settings.disruption_budgets import DISRUPTION_BUDGETS
+from chalicelib.policy.settings.node_lifecycle import NODE_LIFECYCLE
+from chalicelib.policy.settings.spot import SPOT
 from chalicelib.policy.value_types import (
     BOOLEAN,
     DNS_LABEL,
@@ -88,7 +86,7 @@ KUBERNETES = section(
         "allowInsecureTls",
         BOOLEAN,
         "Obey insecure-skip-tls-verify in the kubeconfig; refused otherwise.",
-        default="false",
+        written="false",
     ),
 )
 
@@ -115,7 +113,7 @@ NODE_GROUP = section(
         "For the priority expander, if the cluster has no ConfigMap "
         "cluster-autoscaler-priority-expander: the "
         "highest is chosen.",
-        default="0",
+        written="0",
     ),
 )
 
@@ -136,7 +134,7 @@ WEBHOOK = section(
         "debounce",
         duration(0.0, 60.0),
         "Further events within this time cause no further reconcile; less than 1s counts as 1s.",
-        default="2s",
+        written="2s",
     ),
 )
 
@@ -149,13 +147,13 @@ SPEC = section(
         "mode",
         choice(tuple(mode.value for mode in Mode), Mode, "off, shadow or active"),
         "off: nothing happens. shadow: plan and explain, touch nothing. active: act.",
-        default="shadow",
+        written="shadow",
     ),
     Field(
         "scanInterval",
         duration(5.0, 3600.0),
         "Interval between passes, from 5s to 1h; below one minute by delayed messages.",
-        default="1m",
+        written="1m",
     ),
     Field(
         "kubernetes",
@@ -196,7 +194,7 @@ SPEC = section(
     ),
     Field(
         "consolidation",
-        CONSOLIDATION_TYPE,
+        CONSOLIDATION,
         "Whether needed nodes go, too, where their pods fit a cheaper place; off.",
     ),
     Field(
@@ -209,12 +207,12 @@ SPEC = section(
     ),
     Field(
         "nodeLifecycle",
-        NODE_LIFECYCLE_TYPE,
+        NODE_LIFECYCLE,
         "What happens to nodes that are old, defined otherwise now, or sick; nothing if not given.",
     ),
     Field(
         "spot",
-        SPOT_TYPE,
+        SPOT,
         "Nodes that their vendor may take back; interruptions are only reported if not given.",
     ),
     Field("maintenanceWindows", WINDOWS, "When nodes may be removed; always if not given."),
@@ -240,7 +238,7 @@ SPEC = section(
         "recordDecisions",
         BOOLEAN,
         "Whether what each decision with changes was made from is recorded, for outscaler replay.",
-        default="false",
+        written="false",
     ),
     Field(
         "reading",
@@ -252,7 +250,7 @@ SPEC = section(
         "there was none. full: everything. verify: changes, compared with full lists of the same "
         "versions; a "
         "difference is an error in the log.",
-        default="changes",
+        written="changes",
     ),
     Field(
         "metrics",
@@ -261,7 +259,7 @@ SPEC = section(
         "most six "
         "series, each only while it is not zero. full: every series. GET /metrics has every series "
         "in any case.",
-        default="summary",
+        written="summary",
     ),
 )
 

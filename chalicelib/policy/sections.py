@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
-from chalicelib.model.quantity import format_duration, parse_amount
+from chalicelib.model.quantity import parse_amount
 from chalicelib.model.scaling_rules import Metric
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, Scalar, quote
 from chalicelib.policy.schema import Field, entries_of, listed_sections, nested, section
 from chalicelib.policy.settings.cluster_policy import Mode
+from chalicelib.policy.settings.names_and_times import (
+    CRON,
+    GROUPS,
+    NAME,
+    ZONE,
+    ends_before_it_opens_again,
+)
 from chalicelib.policy.value_types import (
     BOOLEAN,
     SECRET,
@@ -37,60 +43,7 @@ from chalicelib.policy.value_types import (
     whole,
 )
 
-# -- names, groups, times --------------------------------------------------------------------------
-
-# A slash is reserved for the rules of objects in a cluster, which memory stores
-# as namespace/object/rule.
-NAME = text(
-    "a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", "something like evening"
-)
-_GROUP_IDS = listed(text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512}"))
-
-
-def _read_groups(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
-    ids = _GROUP_IDS.read(node, path, diagnostics)
-    if ids is UNSET:
-        return UNSET
-    if not ids:  # an empty list from a template must not mean every group
-        diagnostics.problem(path, "names no group", "write groups: [ID], or take the line out")
-        return UNSET
-    twice = next((group for group in ids if ids.count(group) > 1), None)
-    if twice is not None:
-        diagnostics.problem(path, f"names {twice} twice", "name each group once")
-        return UNSET
-    return ids
-
-
-GROUPS = ValueType(_GROUP_IDS.name, _read_groups, _GROUP_IDS.show, _GROUP_IDS.form)
-
-
-@lru_cache(maxsize=256)
-def _parse_cron(value: str) -> str:
-    """Normalise to one space between fields; raises BadInput."""
-    if len(value) > 128:
-        problem = f"{quote(value)} is longer than 128 characters"
-        raise BadInput("", problem, "write it shorter, or as several windows")
-    from chalicelib.schedules.maintenance_windows import check_cron
-
-    cron = " ".join(value.split())
-    check_cron(cron)
-    return cron
-
-
-def _parse_zone(value: str) -> str:
-    if not value[:1].isupper():  # names of the time zone database only; others are machine-specific
-        raise BadInput(
-            "", f"{quote(value)} is not a time zone", "write it like Europe/Zurich or UTC"
-        )
-    from chalicelib.schedules.maintenance_windows import check_zone
-
-    check_zone(value)
-    return value
-
-
-ZONE = scalar("time zone", _parse_zone, "it like Europe/Zurich")
-CRON = scalar("five fields of cron", _parse_cron, 'it like "0 22 * * 1-5"')
-ZONE_OF_CRON = Field("timeZone", ZONE, "Time zone of cron.", default="UTC")
+ZONE_OF_CRON = Field("timeZone", ZONE, "Time zone of cron.", written="UTC")
 
 
 def _opening(cron: str, lasts: str) -> tuple[Field, ...]:
@@ -112,29 +65,6 @@ def _opening(cron: str, lasts: str) -> tuple[Field, ...]:
     )
 
 
-@lru_cache(maxsize=256)
-def _shortest_gap(cron: str) -> float:
-    from chalicelib.schedules.maintenance_windows import shortest_gap
-
-    return shortest_gap(cron)
-
-
-def ends_before_it_opens_again(
-    window: dict[str, Any], path: Path, diagnostics: Diagnostics
-) -> None:
-    """Report a window that opens again before it has closed."""
-    if "cron" not in window or "duration" not in window:
-        return
-    gap, lasts = _shortest_gap(window["cron"]), window["duration"]
-    if lasts > gap:
-        most = format_duration(gap)
-        diagnostics.problem(
-            (*path, "duration"),
-            f"{format_duration(lasts)} is longer than the {most} until it opens again",
-            f"write at most {most}, or let it open less often",
-        )
-
-
 # -- spec.maintenanceWindows -----------------------------------------------------------------------
 
 _REMOVALS = choice(("allowed", "forbidden"), lambda word: word == "allowed")
@@ -153,7 +83,7 @@ WINDOW = section(
             "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever "
             "another allows."
         ),
-        default="allowed",
+        written="allowed",
     ),
 )
 WINDOWS = listed_sections(
@@ -172,31 +102,31 @@ _MOST_ADDED = 100_000
 _ADD = f"a whole number of nodes from 1 to {_MOST_ADDED}, or auto"
 
 SCALE_UP = section(
-    Field("unschedulablePods", BOOLEAN, "Groups grow for pending pods.", default="true"),
+    Field("unschedulablePods", BOOLEAN, "Groups grow for pending pods.", written="true"),
     Field(
         "rules",
         BOOLEAN,
         "Groups grow by rules, those of HorizontalNodeAutoscaler objects included.",
-        default="true",
+        written="true",
     ),
     Field(
         "cpuThreshold",
         _THRESHOLD,
         "The share of cpu for rules that say above: auto.",
-        default="100%",
+        written="100%",
     ),
-    Field("memoryThreshold", _THRESHOLD, "The same for memory.", default="100%"),
+    Field("memoryThreshold", _THRESHOLD, "The same for memory.", written="100%"),
     Field(
         "metricMinInterval",
         duration(0.0, 86400.0),
         "Least time between two actions of metric rules on one pool, up to 24h.",
-        default="0s",
+        written="0s",
     ),
     Field(
         "cronTimeZone",
         ZONE,
         "Time zone of the cron of HorizontalNodeAutoscaler objects.",
-        default="UTC",
+        written="UTC",
     ),
     Field(
         "horizontalNodeAutoscalers",
@@ -211,13 +141,13 @@ SCALE_UP = section(
         "The expanders price and least-cost also count what a group has taught: how long its nodes "
         "take and how many "
         "of them fail.",
-        default="false",
+        written="false",
     ),
     Field(
         "learnedTimeouts",
         BOOLEAN,
         "A group whose nodes usually come fast is given up sooner than after maxNodeProvisionTime.",
-        default="false",
+        written="false",
     ),
 )
 
@@ -278,13 +208,13 @@ RULE = section(
             "The share, from 1% to 100%; a rule acts strictly above it. auto: the threshold of "
             "spec.scaleUp."
         ),
-        default="auto",
+        written="auto",
     ),
     Field(
         "add",
         scalar("number or auto", _parse_add, _ADD, lambda value: value or "auto"),
         "How many nodes. auto (metric only): the fewest that bring the share below the threshold.",
-        default="auto",
+        written="auto",
     ),
 )
 
@@ -472,15 +402,15 @@ def _parse_share(value: str) -> float:
 
 
 MAX_DISRUPTION = section(
-    Field("nodesPerHour", whole(), "Most nodes removed in any hour; 0: no limit.", default="0"),
-    Field("podsPerHour", whole(), "Most pods moved for it in any hour; 0: no limit.", default="0"),
+    Field("nodesPerHour", whole(), "Most nodes removed in any hour; 0: no limit.", written="0"),
+    Field("podsPerHour", whole(), "Most pods moved for it in any hour; 0: no limit.", written="0"),
     Field(
         "share",
         scalar("share", _parse_share, _SHARE, show_number),
         "Largest part of the autoscaled nodes that may be removed at once, at least one node. A "
         "plan beyond it "
         "removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",
-        default="0",
+        written="0",
     ),
 )
 
@@ -543,7 +473,7 @@ PRICES = section(
     Field("cpu", _PRICE, "What a core costs, for nodes of other types and for pods."),
     Field("memory", _PRICE, "What a GiB of memory costs."),
     Field("gpu", _PRICE, "What a GPU costs."),
-    Field("node", _PRICE, "What is added for every node, whatever its type.", default="0"),
+    Field("node", _PRICE, "What is added for every node, whatever its type.", written="0"),
     Field(
         "currency",
         text("a currency's code of three capital letters", r"[A-Z]{3}", "it like EUR"),
@@ -613,7 +543,7 @@ NOTIFICATIONS = section(
             "info, warning or critical",
         ),
         "The least severity that is sent.",
-        default="warning",
+        written="warning",
     ),
     Field(
         "types",

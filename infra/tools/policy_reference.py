@@ -10,18 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from chalicelib.policy.disruption_sections import (
-    CONSOLIDATION,
-    DISRUPTION_BUDGET,
-    NODE_LIFECYCLE,
-    REPAIR_RULE,
-    SPOT,
-)
 from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, OptionDefinition
 from chalicelib.policy.options import default_text
-from chalicelib.policy.providers import PROVIDERS, section_of
-from chalicelib.policy.schema import Section
+from chalicelib.policy.providers import PROVIDERS, vendor_section
+from chalicelib.policy.schema import Section, section_of
 from chalicelib.policy.sections import (
     HEADROOM,
     MAX_DISRUPTION,
@@ -34,6 +27,10 @@ from chalicelib.policy.sections import (
     SCHEDULE,
     WINDOW,
 )
+from chalicelib.policy.settings.consolidation import Consolidation
+from chalicelib.policy.settings.disruption_budgets import DISRUPTION_BUDGET
+from chalicelib.policy.settings.node_lifecycle import REPAIR_RULE, NodeLifecycle
+from chalicelib.policy.settings.spot import Spot
 
 EXAMPLE = """\
 apiVersion: outscaler.dev/v1
@@ -245,11 +242,11 @@ def reference() -> str:
         _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
         _fields("spec.prices", PRICES, _PRICES_NOTE),
         _fields("spec.maxDisruption", MAX_DISRUPTION, _BRAKE_NOTE),
-        _fields("spec.consolidation", CONSOLIDATION, _CONSOLIDATION_NOTE),
+        _fields("spec.consolidation", section_of(Consolidation), _CONSOLIDATION_NOTE),
         _fields("spec.disruptionBudgets[]", DISRUPTION_BUDGET, _BUDGETS_NOTE),
-        _fields("spec.nodeLifecycle", NODE_LIFECYCLE, _LIFECYCLE_NOTE),
+        _fields("spec.nodeLifecycle", section_of(NodeLifecycle), _LIFECYCLE_NOTE),
         _fields("spec.nodeLifecycle.repair[]", REPAIR_RULE, _REPAIR_NOTE, level="###"),
-        _fields("spec.spot", SPOT, _SPOT_NOTE),
+        _fields("spec.spot", section_of(Spot), _SPOT_NOTE),
         _fields("spec.maintenanceWindows[]", WINDOW, _WINDOWS_NOTE),
         _fields("spec.scaleUp", SCALE_UP, _SCALE_UP_NOTE),
         _fields("spec.rules[]", RULE, _RULES_NOTE),
@@ -261,7 +258,9 @@ def reference() -> str:
         _fields("spec.notifications.quietHours[]", QUIET_HOURS, level="###"),
         "## spec.providers\n\nAt least one.\n",
         *(
-            _fields(name, section_of(settings), f"Group ids: `{settings.group_example}`.", "###")
+            _fields(
+                name, vendor_section(settings), f"Group ids: `{settings.group_example}`.", "###"
+            )
             for name, settings in PROVIDERS.items()
         ),
         _OPTIONS_HEAD,
@@ -281,7 +280,7 @@ def _fields(title: str, section: Section, note: str = "", level: str = "##") -> 
         (
             f"`{field.key}`",
             field.kind.name,
-            "required" if field.required else _code(field.default),
+            "required" if field.required else _code(field.default_text),
             field.meaning,
         )
         for field in section.fields

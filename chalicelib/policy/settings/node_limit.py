@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.diagnostics import quote
+from chalicelib.policy.value_types import scalar
 
 
 class NodeLimit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -19,3 +25,28 @@ class NodeLimit(msgspec.Struct, frozen=True, omit_defaults=True):
         share = self.share or 0.0
         least = 1 if share >= 0.01 and registered > 0 else 0
         return max(least, int(share * registered + 1e-9))
+
+
+_NODES = "a number of nodes or a percentage, such as 3 or 10%"
+
+
+def _parse_node_limit(value: str) -> NodeLimit:
+    match = re.fullmatch(r"(0|[1-9][0-9]{0,8})( ?%)?", value)
+    if match is None or (match[2] and int(match[1]) > 100):
+        raise BadInput(
+            "", f"{quote(value)} is not a number of nodes or a percentage", f"write {_NODES}"
+        )
+    return NodeLimit(share=int(match[1]) / 100) if match[2] else NodeLimit(nodes=int(match[1]))
+
+
+def _show_node_limit(limit: NodeLimit) -> int | str:
+    return f"{round((limit.share or 0.0) * 100)}%" if limit.nodes is None else limit.nodes
+
+
+NODE_LIMIT = scalar(
+    "number or percentage",
+    _parse_node_limit,
+    _NODES,
+    _show_node_limit,
+    lambda: {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+ ?%?$"},
+)

@@ -198,7 +198,7 @@ class _CapiGroupBuilder:
         self._settings = settings
         self._overrides = overrides
         self._infra = infra
-        self._patience = Patience(now, settings.stuck_after)
+        self._patience = Patience(now, settings.stuck_after or 0.0)
         self._identity = identity
 
         def is_own(machine: CapiMachine) -> bool:

@@ -8,7 +8,7 @@ from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM
 from chalicelib.policy.load import digest, load
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS
-from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.providers import PROVIDERS, vendor_section
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Mode, Policy
 from chalicelib.policy.settings.event_webhook import Webhook
@@ -324,7 +324,7 @@ def test_policy_group_id_that_cannot_match_is_warned_about() -> None:
 
 
 def test_policy_validation_accepts_what_the_provider_accepts() -> None:
-    assert {field.key for field in section_of(PROVIDERS["clusterapi"]).fields} == keys_of(
+    assert {field.key for field in vendor_section(PROVIDERS["clusterapi"]).fields} == keys_of(
         CapiSettings
     )
     settings = read(
