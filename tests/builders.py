@@ -18,7 +18,8 @@ from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Controller, DaemonSet, PodDisruptionBudget, Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.reasons.text import text
 
 NOW = 1_800_000_000.0

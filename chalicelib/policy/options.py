@@ -90,6 +90,11 @@ def read_options(node: Node | None, path: Path, diagnostics: Diagnostics) -> Opt
     return OptionValues(in_force, others)
 
 
+def build_options(values: OptionValues) -> Options:
+    """Return the options in force of a valid document."""
+    return Options(**values.in_force)
+
+
 def find_row(key: str, path: Path, diagnostics: Diagnostics) -> OptionDefinition | None:
     """Return the option's definition, or None after reporting why there is none."""
     below = (*path, key)

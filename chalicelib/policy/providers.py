@@ -30,12 +30,11 @@ from chalicelib.policy.diagnostics import (
     Scalar,
     Sequence,
     closest,
-    quote,
 )
 from chalicelib.policy.options import OptionValues
 from chalicelib.policy.schema import Section, entries_of, read_section, section_form, text_of
 from chalicelib.policy.settings.cluster_policy import Policy
-from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy, known_provider
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.value_types import BOOLEAN, UNSET, Form, ValueType
 from chalicelib.policy.vendors.alicloud import AlicloudSection
@@ -124,20 +123,8 @@ def read_providers(
             section = vendor_section(PROVIDERS[name])
             providers[name] = read_section(section, settings_node, (*path, name), diagnostics) or {}
         else:
-            diagnostics.problem((*path, name), "is not a provider", _known_provider(name))
+            diagnostics.problem((*path, name), "is not a provider", known_provider(name))
     return providers
-
-
-def provider_name(value: str) -> str:
-    """Parse a provider's name; raises BadInput."""
-    if value in PROVIDERS:
-        return value
-    raise BadInput("", f"{quote(value)} is not a provider", _known_provider(value))
-
-
-def _known_provider(name: str) -> str:
-    near = closest(name, PROVIDERS)
-    return f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}"
 
 
 def without_prices(providers: dict[str, dict[str, str]]) -> tuple[str, ...] | None:

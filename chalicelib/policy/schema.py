@@ -51,7 +51,6 @@ class Field(msgspec.Struct, frozen=True):
     required: bool = False
     default: Any = UNSET
     example: str = ""
-    written: str = ""
 
     @property
     def attribute(self) -> str:
@@ -67,8 +66,6 @@ class Field(msgspec.Struct, frozen=True):
     def default_text(self) -> str:
         """The default as a document would state it; empty for a value that none can state, such
         as no pods of a number from 1."""
-        if self.written:
-            return self.written
         text = "" if self.required else text_of(self.kind, self.default)
         node = Scalar(text, plain=False, line=1, column=1)
         reads_back = bool(text) and self.kind.read(node, (), Diagnostics("")) is not UNSET
@@ -104,9 +101,19 @@ class Section(msgspec.Struct, frozen=True):
     struct: type[msgspec.Struct] | None = None
 
 
-def section(*fields: Field, refused: dict[str, tuple[str, str]] | None = None) -> Section:
-    """Return a section of these fields."""
-    return Section(fields, refused or {})
+def section(
+    *fields: Field,
+    refused: dict[str, tuple[str, str]] | None = None,
+    struct: type[msgspec.Struct] | None = None,
+) -> Section:
+    """Return a section of these fields. struct: what they make, and where their defaults are."""
+    declared = msgspec.structs.fields(struct) if struct is not None else ()
+    defaults = {field.name: field.default for field in declared}
+    with_defaults = tuple(
+        msgspec.structs.replace(field, default=defaults.get(field.attribute, UNSET))
+        for field in fields
+    )
+    return Section(with_defaults, refused or {}, struct=struct)
 
 
 @cache
@@ -128,11 +135,20 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 
 @cache
-def section_of(struct: type[msgspec.Struct], *order: str) -> Section:
-    """Return the section whose keys a struct declares. order: all its keys, where the document has
-    another order than the struct."""
+def section_of(struct: type[msgspec.Struct]) -> Section:
+    """Return the section whose keys a struct declares. Its class variable `document_order` names
+    them all where the document has another order than the struct."""
     fields = {field.key: field for field in fields_of(struct)}
-    return Section(tuple(fields[key] for key in order or fields), struct=struct)
+    order: tuple[str, ...] = getattr(struct, "document_order", ()) or tuple(fields)
+    return Section(tuple(fields[key] for key in order), struct=struct)
+
+
+Keys = Section | type[msgspec.Struct]
+"""A section, or the struct that declares it, whose fields are not read before they are needed."""
+
+
+def _section(keys: Keys) -> Section:
+    return keys if isinstance(keys, Section) else section_of(keys)
 
 
 def built(section: Section, values: Map[str, Any]) -> Any:
@@ -207,11 +223,11 @@ def unknown_key(key: str, known: Map[str, object], path: Path, diagnostics: Diag
     diagnostics.problem((*path, key), "is unknown", remedy)
 
 
-def nested(section: Section, *checks: Check) -> ValueType:
+def nested(keys: Keys, *checks: Check) -> ValueType:
     """A nested mapping: read into attribute -> value, written back from its struct."""
 
     def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
-        values = read_section(section, node, path, diagnostics)
+        values = read_section(_section(keys), node, path, diagnostics)
         if values is None:
             return UNSET
         for check in checks:
@@ -221,14 +237,14 @@ def nested(section: Section, *checks: Check) -> ValueType:
     return ValueType(
         "mapping",
         read,
-        lambda struct: show_section(section, struct),
-        lambda: section_form(section),
-        build=lambda values: built(section, values),
+        lambda struct: show_section(_section(keys), struct),
+        lambda: section_form(_section(keys)),
+        build=lambda values: built(_section(keys), values),
     )
 
 
 def listed_sections(
-    section: Section, noun: str, most: int, example: str, *checks: Check, name: str = ""
+    keys: Keys, noun: str, most: int, example: str, *checks: Check, name: str = ""
 ) -> ValueType:
     """A list of at most `most` mappings, read as a tuple of attribute -> value.
 
@@ -247,7 +263,7 @@ def listed_sections(
             diagnostics.problem(path, f"has {len(node.items)} {plural}", f"write at most {most}")
             return UNSET
         entries = tuple(
-            read_section(section, item, (*path, index), diagnostics) or {}
+            read_section(_section(keys), item, (*path, index), diagnostics) or {}
             for index, item in enumerate(node.items)
         )
         for index, entry in enumerate(entries):
@@ -258,9 +274,13 @@ def listed_sections(
     return ValueType(
         f"list of {plural}",
         read,
-        lambda structs: [show_section(section, struct) for struct in structs],
-        lambda: {"type": ["array", "null"], "items": section_form(section), "maxItems": most},
-        build=lambda entries: tuple(built(section, entry) for entry in entries),
+        lambda structs: [show_section(_section(keys), struct) for struct in structs],
+        lambda: {
+            "type": ["array", "null"],
+            "items": section_form(_section(keys)),
+            "maxItems": most,
+        },
+        build=lambda entries: tuple(built(_section(keys), entry) for entry in entries),
     )
 
 

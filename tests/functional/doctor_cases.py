@@ -21,8 +21,9 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.mode import Mode
 from infra.emulators.kube.auth import MASTERS, RbacRule, User, granted
 from infra.emulators.kube.crds import KARPENTER, load
 from infra.emulators.kube.server import ApiServer

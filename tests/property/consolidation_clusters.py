@@ -32,9 +32,10 @@ from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import Ints, ResourceColumns
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, near, node

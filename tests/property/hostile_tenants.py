@@ -27,8 +27,9 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.mode import Mode
 from tests import builders
 from tests.property.hostile_objects import (
     CASES,

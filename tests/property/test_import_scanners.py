@@ -33,7 +33,7 @@ from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.quantity import parse_duration, parse_quantity
 from chalicelib.policy.diagnostics import Diagnostics, Scalar
 from chalicelib.policy.providers import PROVIDERS, vendor_section
-from chalicelib.policy.sections import CRON
+from chalicelib.policy.settings.names_and_times import CRON
 from chalicelib.providers.cherryservers import definition_reader, pool_definition
 from chalicelib.providers.clusterapi.node_template import parse_taint
 from chalicelib.providers.clusterapi.settings import parse_labels, parse_spec

@@ -35,7 +35,8 @@ from chalicelib.plan.state import backoff
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.providers.kit import errors
 from chalicelib.reasons.text import text
 from chalicelib.runtime.mode_guard import permitted

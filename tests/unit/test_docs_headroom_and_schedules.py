@@ -18,8 +18,9 @@ from chalicelib.plan.scale_up.rule_purchases import LATE
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy import horizontal_node_autoscaler
 from chalicelib.policy.load import load
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.providers.huaweicloud import api
 from chalicelib.schedules import overlap

@@ -1,14 +1,12 @@
 """spec.consolidation: whether needed nodes go, too (docs/reference/consolidation.md)."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path
-from chalicelib.policy.schema import nested, section_of
+from chalicelib.policy.schema import nested
 from chalicelib.policy.settings.names_and_times import DAY, GROUPS
 from chalicelib.policy.settings.node_limit import NODE_LIMIT, NodeLimit
 from chalicelib.policy.value_types import (
@@ -173,4 +171,4 @@ def _consistent(values: dict[str, Any], path: Path, diagnostics: Diagnostics) ->
         diagnostics.warn((*path, key), f"{other} is {relation} has no effect")
 
 
-CONSOLIDATION = nested(section_of(Consolidation), _consistent)
+CONSOLIDATION = nested(Consolidation, _consistent)

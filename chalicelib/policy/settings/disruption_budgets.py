@@ -1,14 +1,12 @@
 """spec.disruptionBudgets: how many nodes of a pool may be on their way out at once."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
-from chalicelib.policy.schema import Required, listed_sections, section_of
+from chalicelib.policy.schema import Required, listed_sections
 from chalicelib.policy.settings.names_and_times import (
     CRON,
     GROUPS,
@@ -64,6 +62,16 @@ class DisruptionBudget(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     """An entry of spec.disruptionBudgets. cron, duration, time_zone: when it holds, as for a
     Window; always if cron is empty."""
 
+    document_order: ClassVar = (
+        "name",
+        "nodes",
+        "groups",
+        "reasons",
+        "cron",
+        "timeZone",
+        "duration",
+    )
+
     name: Annotated[str, NAME, "Its name in answers.", Required("name: NAME")]
     nodes: Annotated[
         NodeLimit,
@@ -105,11 +113,8 @@ def _both_or_neither(budget: dict[str, Any], path: Path, diagnostics: Diagnostic
         diagnostics.problem((*path, "timeZone"), "belongs to cron", "take timeZone out")
 
 
-DISRUPTION_BUDGET = section_of(
-    DisruptionBudget, "name", "nodes", "groups", "reasons", "cron", "timeZone", "duration"
-)
 DISRUPTION_BUDGETS = listed_sections(
-    DISRUPTION_BUDGET,
+    DisruptionBudget,
     "budget",
     50,
     "{name: always, nodes: 10%}",

@@ -4,8 +4,6 @@ schedules/maintenance_windows.py is imported where it is used: it loads cron and
 functions that only look up a policy without them must not pay for.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Annotated, Any
 

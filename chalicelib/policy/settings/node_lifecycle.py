@@ -1,14 +1,12 @@
 """spec.nodeLifecycle: nodes that are old, drifted or sick (docs/reference/node-lifecycle.md)."""
 
-from __future__ import annotations
-
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
-from chalicelib.policy.schema import Required, listed_sections, nested, section_of
+from chalicelib.policy.schema import Required, listed_sections, nested
 from chalicelib.policy.settings.names_and_times import DAY, GROUPS, MONTH, GroupsOrAll
 from chalicelib.policy.value_types import (
     BOOLEAN,
@@ -79,6 +77,8 @@ _DISTINCT_STATUSES = distinct(
 class RepairRule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """An entry of spec.nodeLifecycle.repair. after, flap_time: seconds."""
 
+    document_order: ClassVar = ("condition", "status", "after", "flapTime", "action", "groups")
+
     condition: Annotated[
         str,
         text(
@@ -145,9 +145,8 @@ def _sick_by(rule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None
         )
 
 
-REPAIR_RULE = section_of(RepairRule, "condition", "status", "after", "flapTime", "action", "groups")
 _REPAIRS = listed_sections(
-    REPAIR_RULE,
+    RepairRule,
     "rule",
     50,
     "{condition: Ready, status: [False, Unknown], after: 30m}",
@@ -252,6 +251,6 @@ def _repairs_differ(values: dict[str, Any], path: Path, diagnostics: Diagnostics
 
 
 NODE_LIFECYCLE = warn_of_no_value(
-    nested(section_of(NodeLifecycle), _repairs_differ, _has_effect),
+    nested(NodeLifecycle, _repairs_differ, _has_effect),
     "nodes that are not as their group is defined now are reported",
 )

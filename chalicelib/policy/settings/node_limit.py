@@ -1,7 +1,5 @@
 """A number of nodes, or a share of them."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """spec.spot: nodes that their vendor may take back (docs/reference/spot.md)."""
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
 from typing import Annotated, Any
@@ -9,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path
-from chalicelib.policy.schema import nested, section_of
+from chalicelib.policy.schema import nested
 from chalicelib.policy.settings.names_and_times import GROUPS, MONTH
 from chalicelib.policy.value_types import (
     UNSET,
@@ -93,6 +91,4 @@ class Spot(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     ] = RebalanceAction.IGNORE
 
 
-SPOT = warn_of_no_value(
-    nested(section_of(Spot)), "nodes that their vendor takes back are evacuated"
-)
+SPOT = warn_of_no_value(nested(Spot), "nodes that their vendor takes back are evacuated")

@@ -14,7 +14,8 @@ from chalicelib.model.outcome import Outcome
 from chalicelib.model.plan import Plan
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import cluster
 from tests.contract.suite.operations import OperationDriver
 

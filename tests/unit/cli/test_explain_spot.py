@@ -16,8 +16,9 @@ from chalicelib.model.memory import GroupMemory, InterruptionNotice, Interruptio
 from chalicelib.model.node import Condition, Taint
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
 from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.settings.spot import InterruptionAction, RebalanceAction, Spot

@@ -23,7 +23,8 @@ from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, InPro
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_lifecycle import NodeLifecycle
 from chalicelib.policy.settings.spot import Spot
 from chalicelib.reasons.text import disruption_words

@@ -11,8 +11,9 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, ClusterBuilder, cluster
 
 GIB = 2**30

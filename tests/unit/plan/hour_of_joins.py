@@ -26,7 +26,8 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from infra.emulators.controllers.scheduler.cluster_view import Surroundings
 from infra.emulators.controllers.scheduler.scheduler import schedule_once
 

@@ -12,7 +12,8 @@ from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory, ScaleUp
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, cluster, node
 
 DAY = 86_400.0

@@ -27,9 +27,10 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.operations import new_operation

@@ -14,7 +14,8 @@ from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, having, node, stays
 from tests.unit.plan.selection_builder import SelectionBuilderPool as Candidates
 from tests.unit.plan.selection_builder import counts, goes, why

@@ -15,7 +15,8 @@ from chalicelib.plan.prices import NoPrice, Price, PriceSource, date_of, price_b
 from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 

@@ -8,8 +8,9 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW

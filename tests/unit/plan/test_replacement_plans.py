@@ -32,8 +32,9 @@ from chalicelib.plan.removal.replacement_rows import failed, softly_tainted
 from chalicelib.plan.removal.replacements import advance
 from chalicelib.plan.removal.simulate import SimulatedRemoval, TrialResult
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, stays
 from tests.unit.plan.replacement_story import (

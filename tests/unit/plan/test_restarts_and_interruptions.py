@@ -29,9 +29,10 @@ from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disrupt
 from chalicelib.plan.removal.taint_updates import taint_updates
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.policy.timeouts import (
     CONFIRM_TIME,

@@ -16,7 +16,8 @@ from chalicelib.model.pod import Toleration
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node

@@ -40,10 +40,11 @@ from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.maintenance_window import Window
 from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.policy.settings.spot import InterruptionAction, Spot
 from chalicelib.policy.timeouts import RETURN_TIME, leaving_time

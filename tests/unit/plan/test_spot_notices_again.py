@@ -12,7 +12,8 @@ from chalicelib.model.operation import SIGNAL, OperationState
 from chalicelib.model.plan import Plan
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ClusterBuilder, cluster, node
 

@@ -14,8 +14,9 @@ from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.scale_up.expanders import expander_context
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.spot_market import hazard, next_risk, risk_premium, spot_groups
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ClusterBuilder, cluster, node

@@ -19,7 +19,8 @@ from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.what_if import GroupBounds, with_bounds
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import (
     NOW,
     ZONE,

@@ -52,7 +52,8 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "blockingSystemPodDistruptionTimeout",
         "maxNodesPerScaleup",
     },
-    "policy/settings/notifications.py": {"chatTopic"},
+    # Rules are model's, so that their keys have a table.
+    "policy/settings/rules.py": {"timeZone"},
     "policy/validation.py": {
         "allowInsecureTls",
         "autoDiscovery",
@@ -155,7 +156,7 @@ def test_a_key_of_the_policy_stands_in_one_module() -> None:
             module = path.relative_to(ROOT).as_posix()
             if found := _literals(path) & KEYS - SECTIONS.get(module, set()):
                 named[module] = found
-    declared = {"policy/document.py", "policy/sections.py"}
+    declared = {"policy/document.py"}
     assert len(KEYS) > 200
     assert SPELT_NOWHERE | set().union(*(named[module] for module in declared)) >= KEYS
     own = Counter(key for module in declared for key in named[module])

@@ -15,7 +15,7 @@ from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Effort
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.event_webhook import Webhook
@@ -24,6 +24,7 @@ from chalicelib.policy.settings.headroom import Headroom
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.settings.maintenance_window import Window
 from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle, RepairRule
 from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.policy.settings.node_prices import NodePrices

@@ -10,12 +10,13 @@ from chalicelib.policy.load import digest, load
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS
 from chalicelib.policy.providers import PROVIDERS, vendor_section
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.event_webhook import Webhook
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.settings.maintenance_window import Window
 from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings, to_management

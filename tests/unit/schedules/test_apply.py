@@ -15,9 +15,10 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.open_schedules import apply_scheduled_bounds, apply_schedules
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.runtime.mode_guard import permitted
 from tests.builders import ClusterBuilder, cluster, growth, node

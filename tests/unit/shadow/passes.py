@@ -15,7 +15,8 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.foreign_growths import after_pass, with_others
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.shadow.comparison import (
     advance,
     answered,

@@ -20,7 +20,8 @@ from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.builders import cluster, node
 

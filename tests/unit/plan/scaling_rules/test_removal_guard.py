@@ -17,7 +17,8 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule, RuleObject
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.policy.settings.cluster_policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.scale_up import ScaleUp
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, stays
