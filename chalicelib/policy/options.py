@@ -17,14 +17,13 @@ import msgspec
 from chalicelib.model.quantity import format_duration
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, closest
 from chalicelib.policy.option_tables import (
-    AVAILABLE_EXPANDERS,
     GROUPS,
     PRICED_EXPANDERS,
     OptionDefinition,
     Status,
 )
-from chalicelib.policy.schema import entries_of, unknown_key
-from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.schema import entries_of, text_of, unknown_key
+from chalicelib.policy.settings.cluster_options import AVAILABLE_EXPANDERS, Options
 from chalicelib.policy.value_types import UNSET, Form
 
 ROWS: dict[str, OptionDefinition] = {row.name: row for rows in GROUPS.values() for row in rows}
@@ -50,10 +49,7 @@ def default_text(option: OptionDefinition) -> str:
     """Return the default as a document would state it."""
     if option.status is not Status.IN_FORCE:
         return option.default
-    shown = option.kind.show(getattr(Options(), attribute(option)))
-    if isinstance(shown, bool):
-        return "true" if shown else "false"
-    return ", ".join(shown) if isinstance(shown, list) else str(shown)
+    return text_of(option.kind, getattr(Options(), attribute(option)))
 
 
 def options_form() -> Form:

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Iterable
 
 from chalicelib.policy.document import METADATA, ROOT, SPEC
-from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, OptionDefinition
+from chalicelib.policy.option_tables import GROUPS, OptionDefinition
 from chalicelib.policy.options import default_text
 from chalicelib.policy.providers import PROVIDERS, vendor_section
 from chalicelib.policy.schema import Section, section_of
+from chalicelib.policy.settings.cluster_options import AVAILABLE_EXPANDERS
 from chalicelib.policy.settings.consolidation import Consolidation
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.event_webhook import Webhook

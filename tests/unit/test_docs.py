@@ -32,9 +32,9 @@ from chalicelib.plan.removal import drain_rules
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, preferred_cores
 from chalicelib.plan.scale_up.placement import planned_nodes
 from chalicelib.plan.state import backoff
-from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
+from chalicelib.policy.option_tables import Status
 from chalicelib.policy.options import ROWS
-from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_options import AVAILABLE_EXPANDERS, Options
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.mode import Mode
 from chalicelib.providers.kit import errors

@@ -47,11 +47,6 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "gpuTotal",
     },
     "policy/providers.py": {"nodeGroups"},
-    # Options that their field does not spell, and the destinations' names in answers.
-    "policy/settings/cluster_options.py": {
-        "blockingSystemPodDistruptionTimeout",
-        "maxNodesPerScaleup",
-    },
     # Rules are model's, so that their keys have a table.
     "policy/settings/rules.py": {"timeZone"},
     "policy/validation.py": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -76,7 +76,10 @@ def _option(name: str, type_: str) -> st.SearchStrategy[Any]:
 
 options = st.fixed_dictionaries(
     {},
-    optional={name: _option(name, str(type_)) for name, type_ in Options.__annotations__.items()},
+    optional={
+        name: _option(name, str(kind) if get_args(kind) else kind.__name__)
+        for name, kind in get_type_hints(Options).items()
+    },
 ).map(lambda values: Options(**values))
 access = st.one_of(
     st.builds(

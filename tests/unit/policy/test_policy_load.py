@@ -7,9 +7,8 @@ import json
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM
 from chalicelib.policy.load import digest, load
-from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS
 from chalicelib.policy.providers import PROVIDERS, vendor_section
-from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_options import AVAILABLE_EXPANDERS, Options
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.event_webhook import Webhook
 from chalicelib.policy.settings.group_policy import GroupPolicy
