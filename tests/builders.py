@@ -13,11 +13,13 @@ from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node, Taint
 from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.model.pod import Owner, Pod, PodAffinityTerm, PodClass, SpreadConstraint, Toleration
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Controller, DaemonSet, PodDisruptionBudget, Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.reasons.text import text
 
 NOW = 1_800_000_000.0

@@ -18,8 +18,9 @@ from chalicelib.cli.output import Block, Table, warn
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.words import some
 
 

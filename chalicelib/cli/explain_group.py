@@ -16,13 +16,13 @@ from chalicelib.model.join_summary import ENOUGH, learnt_timeout
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.overview import GroupOverview
 from chalicelib.model.plan import GroupVerdict, Plan, RuleVerdict, ScaleUp, UnschedulablePods
-from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.model.timeouts import provision_time
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO, NoPrice, Price, price_book
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.timeouts import provision_time
 from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import ago, counted, money, some
 from chalicelib.views import lifecycle as lifecycle_view

@@ -20,10 +20,10 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
 from chalicelib.model.plan import Plan, Removal, Restart
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import InterruptionAction, RebalanceAction
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.spot import InterruptionAction, RebalanceAction
 from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.reasons.words import ago, counted, some
 from chalicelib.views import consolidation as consolidation_view

@@ -20,11 +20,12 @@ from chalicelib.cli.kubeconfig_files import plugin_logins, read_kubeconfig
 from chalicelib.cli.policy_files import load_document, read_document
 from chalicelib.cli.policy_files import place_of as place_of_document
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import SecretNotGiven, place_of
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.bounded_files import text
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 
 if TYPE_CHECKING:
     from chalicelib.cluster.client import KubeClient

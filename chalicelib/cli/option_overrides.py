@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.policy import Policy
 from chalicelib.policy.diagnostics import Diagnostics, Node, Scalar
 from chalicelib.policy.options import (
     OptionValues,
@@ -23,6 +22,7 @@ from chalicelib.policy.options import (
     warn_if_without_effect,
 )
 from chalicelib.policy.providers import without_prices
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.value_types import UNSET
 from chalicelib.policy.yaml_document import read
 

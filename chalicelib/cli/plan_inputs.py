@@ -25,11 +25,12 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import GroupPolicy, Policy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
 from chalicelib.net.bounded_files import content
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 
 _NAMED = 10
 _LONGEST_TIME = 1_000  # maximum size of captured-at in bytes
@@ -203,8 +204,8 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
     from chalicelib.cli.option_overrides import with_options
     from chalicelib.policy.admission import Admission, Purpose
     from chalicelib.policy.load import load
+    from chalicelib.policy.open_schedules import apply_schedules
     from chalicelib.runtime.mode_guard import permitted
-    from chalicelib.schedules.apply import apply_schedules
 
     policy = Policy(
         name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem

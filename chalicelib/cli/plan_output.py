@@ -32,12 +32,12 @@ from chalicelib.model.plan import (
     ScaleUp,
     UnschedulablePods,
 )
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import lasting_first, sentence, text
 from chalicelib.reasons.words import counted, some
 from chalicelib.views import consolidation as consolidation_view

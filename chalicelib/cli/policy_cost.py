@@ -16,10 +16,10 @@ import msgspec
 from chalicelib.cli.output import Block, Table, emit, progress, warn
 from chalicelib.cli.replayed_plan import OtherPolicy, paths_between, read_policy, same_prices
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.words import counted
 from chalicelib.replay.decision_place import DecisionReader, reader
 from chalicelib.replay.policy_simulation import LONGEST_GAP, Comparison, PolicyCost, compare

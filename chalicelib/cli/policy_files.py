@@ -11,10 +11,10 @@ import yaml
 
 from chalicelib.cli.deployment_settings import settings_here
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.admission import Admission, Purpose
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.yaml_document import MAX_BYTES
 
 STDIN = "-"

@@ -22,10 +22,10 @@ from chalicelib.cli.plan_inputs import PlanInputs, with_bounds
 from chalicelib.cli.policy_files import load_document, read_document
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.replay.decision_place import DecisionReader
 from chalicelib.replay.recorded_decision import (
     DecisionHeader,

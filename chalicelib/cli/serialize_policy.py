@@ -11,14 +11,17 @@ from typing import Any
 
 import yaml
 
-from chalicelib.model.policy import Metrics, Options, Policy
-from chalicelib.policy.disruption_sections import NODE_LIFECYCLE, SPOT
 from chalicelib.policy.document import API_VERSION, KIND, SPEC
 from chalicelib.policy.option_tables import Status
 from chalicelib.policy.options import ROWS, attribute
-from chalicelib.policy.providers import PROVIDERS, section_of
-from chalicelib.policy.schema import show_section
-from chalicelib.policy.sections import NOTIFICATIONS, PRICES
+from chalicelib.policy.providers import PROVIDERS, vendor_section
+from chalicelib.policy.schema import section_of, show_section
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Metrics, Policy
+from chalicelib.policy.settings.node_lifecycle import NODE_LIFECYCLE
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.notifications import Notifications
+from chalicelib.policy.settings.spot import SPOT
 
 _EMPTY_ASKS = frozenset({"nodeLifecycle", "spot"})
 """Sections that ask for something although nothing is in them."""
@@ -47,7 +50,9 @@ def dump(policy: Policy) -> str:
 
 def _special_sections(policy: Policy) -> dict[str, Any]:
     """Return the sections that their field's kind alone cannot show."""
-    prices = show_section(PRICES, policy.prices) if policy.prices is not None else {}
+    prices = (
+        show_section(section_of(NodePrices), policy.prices) if policy.prices is not None else {}
+    )
     providers = policy.providers.items()
     sections: dict[str, Any] = {
         "metrics": "" if policy.metrics is Metrics.SUMMARY else policy.metrics.value,
@@ -59,11 +64,11 @@ def _special_sections(policy: Policy) -> dict[str, Any]:
         "spot": None,
     }
     if policy.notifications is not None:
-        sections["notifications"] = show_section(NOTIFICATIONS, policy.notifications)
+        sections["notifications"] = show_section(section_of(Notifications), policy.notifications)
     if policy.node_lifecycle is not None:
-        sections["nodeLifecycle"] = show_section(NODE_LIFECYCLE, policy.node_lifecycle)
+        sections["nodeLifecycle"] = NODE_LIFECYCLE.show(policy.node_lifecycle)
     if policy.spot is not None:
-        sections["spot"] = show_section(SPOT, policy.spot)
+        sections["spot"] = SPOT.show(policy.spot)
     if not policy.webhook.secret:
         sections["webhook"] = {}
     return sections
@@ -83,5 +88,5 @@ def _options(options: Options) -> dict[str, Any]:
 
 
 def _settings(provider: str, settings: dict[str, str]) -> dict[str, Any]:
-    kinds = {field.key: field.kind for field in section_of(PROVIDERS[provider]).fields}
+    kinds = {field.key: field.kind for field in vendor_section(PROVIDERS[provider]).fields}
     return {key: kinds[key].show(text) if key in kinds else text for key, text in settings.items()}

@@ -28,10 +28,10 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
+from chalicelib.policy.open_schedules import apply_schedules
 from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import ago, counted
 from chalicelib.runtime.mode_guard import permitted
-from chalicelib.schedules.apply import apply_schedules
 from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import LastPass
 from chalicelib.views import cluster_view as views
@@ -42,8 +42,8 @@ from chalicelib.views.rows import GroupRow, GroupStatus, NodeRow, Tone
 
 if TYPE_CHECKING:
     from chalicelib.journal.journal import LastDecision
-    from chalicelib.model.policy import Policy
     from chalicelib.model.policy_permissions import Deployment
+    from chalicelib.policy.settings.cluster_policy import Policy
     from chalicelib.store import JournalEntry, Store, StoredPolicy
 
 _REASONS_SHOWN = 3  # groups whose reasons a line of a pod shows

@@ -17,9 +17,9 @@ from chalicelib.cli.output import warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.bounded_files import content
+from chalicelib.policy.settings.cluster_options import Options
 
 if TYPE_CHECKING:
     from chalicelib.plan.what_if import AddedPods, GroupBounds

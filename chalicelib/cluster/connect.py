@@ -26,10 +26,10 @@ from chalicelib.cluster.kubeconfig import POLICY_CONTEXT, Plugin, from_kubeconfi
 from chalicelib.cluster.list_page import AT_A_TERMINAL, HOSTED
 from chalicelib.cluster.transport import Dial, open_connection
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret, place_of
 from chalicelib.net.bounded_files import text as file_text
 from chalicelib.net.vendor_hosts import FILE_PROBLEM, FILE_REMEDY
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 
 __all__ = ["FreshReader", "connect", "from_kubeconfig"]
 

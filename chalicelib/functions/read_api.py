@@ -20,8 +20,9 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation
 from chalicelib.model.pause import Pause
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import parse_time
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.messages import cluster_name_ok
 from chalicelib.runtime.mode_guard import permitted

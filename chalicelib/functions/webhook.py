@@ -30,7 +30,7 @@ from chalicelib.cluster.watcher_post import LARGEST_POST, MAGIC, read_post
 from chalicelib.functions.http_response import HttpError, HttpResponse
 from chalicelib.functions.webhook_events import is_new_refusal, is_relevant, parse
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.active_policy import instant
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.messages import Cause

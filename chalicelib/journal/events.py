@@ -38,7 +38,7 @@ import msgspec
 
 from chalicelib.cluster.errors import ClusterError, NotFound
 from chalicelib.model.errors import published_name
-from chalicelib.model.policy import Options
+from chalicelib.policy.settings.cluster_options import Options
 
 NORMAL, WARNING = "Normal", "Warning"
 PODS_TOLD = 50

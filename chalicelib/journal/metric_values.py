@@ -22,9 +22,9 @@ from chalicelib.model.memory import JoinStatistics
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit.errors import ProviderError
 from chalicelib.store.errors import StoreError
 

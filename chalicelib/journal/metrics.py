@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from chalicelib.model.policy import Metrics
+from chalicelib.policy.settings.cluster_policy import Metrics
 
 NAMESPACE = "Outscaler"
 PREFIX = "cluster_autoscaler_"

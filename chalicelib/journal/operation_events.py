@@ -22,7 +22,7 @@ from chalicelib.journal.events import (
 )
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.policy import Options
+from chalicelib.policy.settings.cluster_options import Options
 
 
 class OperationEnd(msgspec.Struct, frozen=True):

@@ -27,15 +27,15 @@ from chalicelib.model.memory import ReplacementState
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import REPLACES, OperationKind, OperationSpec
 from chalicelib.model.plan import Plan, Removal, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
-from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.model.timeouts import leaving_time
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import leaving_time
 from chalicelib.reasons.text import disruption_words, sentence, text
 from chalicelib.reasons.words import counted, some
 from chalicelib.views.consolidation import action, worth

@@ -29,13 +29,13 @@ from chalicelib.model.overview import (
     SpotOverview,
 )
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Options
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.prices import NoPrice, Price, instance_type, price_book
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import ZONE, Bucket
 from chalicelib.plan.state.spot_market import interruption_price, spot_groups
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store.gauge_ring import GaugePoint
 
 if TYPE_CHECKING:

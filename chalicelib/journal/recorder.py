@@ -35,9 +35,10 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.plan import Plan, TaintUpdate
-from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import is_ready
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Metrics
 from chalicelib.store.errors import StoreError
 from chalicelib.store.gauge_ring import EVERY, GaugePoint
 

@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from chalicelib.model.policy import Policy
 from chalicelib.policy.secret_names import named_by
+from chalicelib.policy.settings.cluster_policy import Policy
 
 SHOWN = "***"
 MOST_NAMES = 200

@@ -21,9 +21,9 @@ from chalicelib.cluster.errors import Conflict, NotFound
 from chalicelib.cluster.objects import ConfigMap
 from chalicelib.journal.carry_over import PublishedStatus
 from chalicelib.model.plan import GroupVerdict, Health, Plan
-from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.safe_yaml import parsed
+from chalicelib.policy.settings.cluster_options import Options
 
 KEY = "status"
 ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"

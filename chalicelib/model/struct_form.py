@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
@@ -39,10 +39,16 @@ def _describe(kind: Any, described: dict[str, list[str]]) -> None:
     if issubclass(kind, msgspec.Struct):
         fields = msgspec.structs.fields(kind)
         described[name] = [
-            f"{one.name} {one.encode_name} {one.type} {one.default!r} {one.default_factory!r}"
+            f"{one.name} {one.encode_name} {_bare(one.type)} {one.default!r} "
+            f"{one.default_factory!r}"
             for one in fields
         ]
         for one in fields:
-            _describe(one.type, described)
+            _describe(_bare(one.type), described)
     elif hasattr(kind, "__members__"):
         described[name] = [f"{key} {one.value!r}" for key, one in kind.__members__.items()]
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type without what is declared beside it, which decoders do not read."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind

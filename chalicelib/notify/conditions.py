@@ -20,9 +20,9 @@ from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan, UnschedulablePods
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import AT_MAXIMUM, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import some
 from chalicelib.store.leases import ScanState

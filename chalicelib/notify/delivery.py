@@ -22,13 +22,14 @@ import msgspec
 from chalicelib import DOCS
 from chalicelib.aws.sns import Publisher, TopicPublisher
 from chalicelib.model.errors import OutscalerError, published_name
-from chalicelib.model.notification import NOTICE_TYPES, Notifications
+from chalicelib.model.notification import NOTICE_TYPES
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.resource_names import state_table
 from chalicelib.model.timestamps import format_time
 from chalicelib.notify.notices import CLOSED, OPEN, NoticeMessage
 from chalicelib.notify.notification_request import NotAccepted, WebhookSender, permitted
 from chalicelib.policy.secret_names import NOTIFICATIONS, ClusterSecrets
+from chalicelib.policy.settings.notifications import Notifications
 
 ATTEMPTS = 12
 """Attempts until a message is dead: with BACKOFF, about a day and a half."""

@@ -13,13 +13,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.notification import (
-    IN_EVERY_MODE,
-    ONLY_WHERE_NAMED,
-    NoticeSeverity,
-    Notifications,
-)
+from chalicelib.model.notification import IN_EVERY_MODE, ONLY_WHERE_NAMED, NoticeSeverity
 from chalicelib.notify.conditions import NoticeCondition
+from chalicelib.policy.settings.notifications import Notifications
 
 REMINDED_EVERY = 86400.0
 AN_HOUR = 3600.0

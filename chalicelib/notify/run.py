@@ -16,14 +16,15 @@ from chalicelib.journal import carry_over
 from chalicelib.journal.journal import DecisionUnreadable, last_decision
 from chalicelib.journal.redaction import without_names
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity, Notifications
+from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
-from chalicelib.model.policy import Policy, Window
 from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditions, typed
 from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
 from chalicelib.notify.notices import NoticeRules, NoticeState, bounded, decide, delivered
 from chalicelib.policy.secret_names import named_by
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.notifications import Notifications
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.store import Store
@@ -233,7 +234,4 @@ def _is_quiet(notifications: Notifications, now: float) -> bool:
         return False
     from chalicelib.schedules.maintenance_windows import is_open
 
-    return any(
-        is_open(Window(hours.cron, hours.duration, time_zone=hours.time_zone), now)
-        for hours in notifications.quiet_hours
-    )
+    return any(is_open(hours, now) for hours in notifications.quiet_hours)

@@ -14,10 +14,10 @@ import msgspec
 from chalicelib.cluster import errors as kube
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.operation import Operation
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.operations.kube_node_api import KubeNodes
 from chalicelib.operations.step_context import Recheck, StepContext
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.kit import errors as vendor
 from chalicelib.providers.kit.base import Provider
 from chalicelib.runtime.runtime import Runtime

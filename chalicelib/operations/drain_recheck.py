@@ -18,13 +18,13 @@ from chalicelib.cluster.objects import pods_on_node
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pod import Owner
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.step_context import Recheck
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.removal.drain_rules import MOVABLE, Action, DrainContext, first_verdict
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
+from chalicelib.policy.settings.cluster_options import Options
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 CONTROLLERS = {

@@ -57,12 +57,12 @@ from chalicelib.model.outcome import (
     Failed,
     Succeeded,
 )
-from chalicelib.model.policy import Options
 from chalicelib.model.purchases import after_shrink, with_purchase
-from chalicelib.model.timeouts import provision_deadline, retry_delay
 from chalicelib.operations.removal_progress import read
 from chalicelib.operations.step_context import NOT_STARTED
 from chalicelib.plan.state import backoff
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import provision_deadline, retry_delay
 
 _WHY = 300  # characters of a failure that are remembered
 OURS = frozenset({ABANDONED, NOT_STARTED})

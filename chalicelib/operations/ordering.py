@@ -35,9 +35,9 @@ from types import MappingProxyType
 
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress
-from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import interruption_deadline, operation_timeout
 from chalicelib.operations.steps.drain import time_of_further_groups
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import interruption_deadline, operation_timeout
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.operations import CLOCKS
 
@@ -172,7 +172,7 @@ def _age(operation: Operation) -> tuple[float, str]:
 def deadline_of(operation: Operation, options: Options) -> float:
     """Return the instant after which no new work is started (epoch seconds): the deadline that the
     operation was planned with, or the default duration of its kind. Both include the time for one
-    eviction group (model/timeouts.py). A drain whose pods are evicted in several groups gets the
+    eviction group (policy/timeouts.py). A drain whose pods are evicted in several groups gets the
     time of the further groups in addition, so that the deadline only stops operations that are
     stuck. An interrupted removal evicts all pods at once, and ends by itself after its vendor's
     deadline."""

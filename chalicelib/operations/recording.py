@@ -27,11 +27,12 @@ from chalicelib.model.errors import OutscalerError, published_name
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate
-from chalicelib.model.policy import Metrics, Options, Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.model.timeouts import LARGEST
 from chalicelib.operations import removal_progress
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Metrics, Policy
+from chalicelib.policy.timeouts import LARGEST
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.leases import PassFailure

@@ -36,7 +36,6 @@ from chalicelib.cluster.errors import ClusterError
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.policy import Policy
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations import claims
@@ -56,6 +55,7 @@ from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCE
 from chalicelib.operations.steps.restart_node import RESTART_NODE
 from chalicelib.operations.steps.scale_up import NOT_NEEDED, SCALE_UP
 from chalicelib.operations.waiting import outcome_of_error, reset_error_count
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.kit.errors import ProviderError
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger

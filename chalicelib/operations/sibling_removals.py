@@ -29,9 +29,9 @@ from collections.abc import Iterator
 
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import InProgress, Outcome
-from chalicelib.model.policy import Options
 from chalicelib.operations import claims
 from chalicelib.operations.ordering import deadline_of
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.senders import NotSent

@@ -17,7 +17,7 @@ import msgspec
 from chalicelib.model.node import Condition, Taint
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome
-from chalicelib.model.policy import Options
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit.base import Provider
 
 

@@ -18,8 +18,8 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.store.errors import StoreError

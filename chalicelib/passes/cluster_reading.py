@@ -14,10 +14,10 @@ from chalicelib.cluster.errors import ClusterError
 from chalicelib.cluster.live_cluster import KeptLists, Observe, ReadResult, read_live_cluster
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import ClusterReading, Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.horizontal_node_autoscaler import obeyed
+from chalicelib.policy.settings.cluster_policy import ClusterReading, Policy
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.pass_footprint import GROWN

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.policy import Policy
 from chalicelib.passes.scan_scheduler import meant_after
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.runtime.runtime import Runtime

@@ -26,7 +26,6 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.pod import REFUSAL_WAIT, SETTLED_AFTER
-from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import MissingData, Snapshot
@@ -51,6 +50,7 @@ from chalicelib.passes.scan_scheduler import is_superseded
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.foreign_growths import after_pass, left, with_others
 from chalicelib.policy.secret_names import observing
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.messages import (
     ActMessage,

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy import Policy
 from chalicelib.operations.stuck import resend_operations
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.messages import RECONCILE, Cause, ReconcileMessage, encode

@@ -20,9 +20,9 @@ from chalicelib.cluster.errors import ClusterError, NotFound
 from chalicelib.journal.status_configmap import ANNOTATION, KEY
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.shadow.comparison import (

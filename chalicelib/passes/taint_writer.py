@@ -22,12 +22,12 @@ from chalicelib.cluster.objects import add_taint, remove_soft_taint, remove_tain
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node, Taint
 from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.policy import Options
 from chalicelib.plan.removal.taint_updates import (
     ADD_SOFT_TAINT,
     REMOVE_SOFT_TAINT,
     REMOVE_STALE_TAINT,
 )
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.runtime.log import failure, logger
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from chalicelib.model.bill import (
 from chalicelib.model.group import DEAREST, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, PodClass
-from chalicelib.model.policy import NodePrices
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY, Amounts
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.cost_bound import bound
@@ -40,6 +39,7 @@ from chalicelib.plan.state.pools import pools
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.spot_market import is_fallback
 from chalicelib.plan.tables import Bools, Floats, Ints
+from chalicelib.policy.settings.node_prices import NodePrices
 
 _UNITS = (1000.0, 2.0**30, 1.0)  # a core, a GiB, a GPU
 _USUAL_WEIGHTS = (1.0, 1 / 8, 10.0)

@@ -23,7 +23,6 @@ from chalicelib.model.memory import (
     ScaleUpRequest,
 )
 from chalicelib.model.operation import Operation
-from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.purchases import with_planned_pods
 from chalicelib.plan.removal.bought_back import next_drains
 from chalicelib.plan.removal.methods.unneeded import paused_timer
@@ -36,6 +35,7 @@ from chalicelib.plan.state.due_nodes import RESTARTED_FOR
 from chalicelib.plan.state.node_templates import learn, stated_template
 from chalicelib.plan.state.purchase_attempts import with_purchases
 from chalicelib.plan.state.spot_market import is_fallback, next_fallback, next_risk
+from chalicelib.policy.settings.consolidation import ConsolidationMode
 
 _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen

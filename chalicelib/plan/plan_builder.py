@@ -34,16 +34,8 @@ from chalicelib.model.operation import (
 )
 from chalicelib.model.plan import Plan, Removal, Repair, Restart, ScaleUp
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.purchases import awaited_pods
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.model.timeouts import (
-    LARGEST,
-    PROVISION,
-    STARTUP,
-    interruption_deadline,
-    operation_timeout,
-)
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.prices import price_book
 from chalicelib.plan.removal.consolidation.eligibility import protected_time
@@ -54,6 +46,14 @@ from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_up.scale_up_planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.undelivered import undelivered_notes
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.timeouts import (
+    LARGEST,
+    PROVISION,
+    STARTUP,
+    interruption_deadline,
+    operation_timeout,
+)
 
 MOST_WARNINGS = 10
 """Maximum warnings of each kind, sorted by name: further ones add no information."""

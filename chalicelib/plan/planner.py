@@ -25,7 +25,6 @@ from collections.abc import Callable
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
@@ -45,7 +44,8 @@ from chalicelib.plan.state.purchase_attempts import judge_attempts
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
 from chalicelib.plan.state.time_budget import OutOfTime, PlanStage, TimeBudget
 from chalicelib.plan.tables import ResourceColumns
-from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
+from chalicelib.policy.open_schedules import apply_scheduled_bounds, apply_schedules
+from chalicelib.policy.settings.cluster_policy import Policy
 
 
 def plan_cluster(

@@ -13,11 +13,11 @@ import numpy as np
 
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import PodClass, Toleration
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import PODS
 from chalicelib.model.selector import NodeTerm
 from chalicelib.plan.tables import Bools, NodeTable
+from chalicelib.policy.settings.cluster_options import Options
 
 Mask = Callable[[int, PodClass, NodeTable], Bools]
 """(index of the class, class, table) -> the rows that pass."""

@@ -31,8 +31,8 @@ import msgspec
 
 from chalicelib.model.group import DEAREST, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.policy import NodePrices
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY, Amounts
+from chalicelib.policy.settings.node_prices import NodePrices
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _GIB = 2**30

@@ -46,9 +46,9 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Repair
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import group_membership
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.policy.timeouts import provision_time
 
 DISCARD, SHRINK = "discard", "shrink"
 _AT_ONCE = 100  # instances per operation: each is stored in its row

@@ -18,12 +18,12 @@ from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state.node_labels import NodeLabels
 from chalicelib.plan.state.node_templates import learn, settled_node, stated_template
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import provision_time
 
 # set by the API server on bound pods
 _COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")

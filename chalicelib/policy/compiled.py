@@ -26,13 +26,16 @@ from typing import Any
 import msgspec
 
 import chalicelib
-from chalicelib.model.notification import QuietHours
-from chalicelib.model.policy import DisruptionBudget, Policy, Window
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.model.scaling_rules import Rule, Schedule
+from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.struct_form import DIGITS, form_of
 from chalicelib.net.vendor_hosts import mistakes
 from chalicelib.policy.secret_names import named_by, problem
+from chalicelib.policy.settings.cluster_policy import SCAN_INTERVAL, Policy
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.notifications import QuietHours
+from chalicelib.policy.settings.schedules import Schedule
 
 FORMAT = 1
 """Increase it when the same bytes mean something else although no type has changed."""
@@ -42,7 +45,6 @@ LARGEST = 4 * 2**20
 
 _VERSION, _DIGEST = DIGITS, 32
 _MOST = 2**63
-_SCAN_INTERVAL = (5.0, 3600.0)  # as policy/document.py has it
 _MAY_BE_NEGATIVE = frozenset(
     {"priority", "expendable_pods_priority_cutoff", "drain_priority_config"}
 )
@@ -114,7 +116,7 @@ def _implausible(policy: Policy) -> str:
             or (number < 0 and name not in _MAY_BE_NEGATIVE)
         ):
             return f"{name} is out of bounds"
-    if not _SCAN_INTERVAL[0] <= policy.scan_interval <= _SCAN_INTERVAL[1]:
+    if not SCAN_INTERVAL[0] <= policy.scan_interval <= SCAN_INTERVAL[1]:
         return "scan_interval is out of bounds"
     for group in policy.node_groups:
         if group.provider not in policy.providers:
@@ -154,7 +156,7 @@ def _no_clock(policy: Policy) -> str:
         return ""
     from chalicelib.model.errors import BadInput
 
-    # as in policy/sections.py
+    # as in names_and_times.py
     from chalicelib.schedules.maintenance_windows import check_cron, check_zone
 
     try:

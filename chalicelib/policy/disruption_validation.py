@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DriftAction,
-    Options,
-    Policy,
-    RepairAction,
-)
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.model.timeouts import operation_timeout
 from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
 from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.node_lifecycle import DriftAction, RepairAction
+from chalicelib.policy.timeouts import operation_timeout
 
 _CONSOLIDATION: Path = (*SPEC, "consolidation")
 _LIFECYCLE: Path = (*SPEC, "nodeLifecycle")

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
 from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
 from chalicelib.model.timestamps import parse_time
+from chalicelib.policy.settings.cluster_policy import Policy
 
 KIND, GROUP, VERSION = "HorizontalNodeAutoscaler", "autoscaling.cce.io", "v1alpha1"
 PLURAL, NAMESPACE = "horizontalnodeautoscalers", "kube-system"

@@ -12,50 +12,28 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.notification import NoticeWebhook, Notifications, QuietHours
-from chalicelib.model.policy import (
-    Consolidation,
-    DisruptionBudget,
-    GroupPolicy,
-    KubernetesAccess,
-    MaxDisruption,
-    NodeLifecycle,
-    NodePrices,
-    Options,
-    Policy,
-    RepairRule,
-    Spot,
-    Webhook,
-    Window,
-)
-from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 from chalicelib.policy.admission import Admission, check_admission
 from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.document import ROOT
+from chalicelib.policy.document import ROOT, SPEC
 from chalicelib.policy.options import OptionValues
 from chalicelib.policy.providers import Ask, PartialPolicy, not_reported, provider_mistakes
-from chalicelib.policy.schema import read_section
+from chalicelib.policy.schema import built, read_section
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.event_webhook import Webhook
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.scale_up import ScaleUp
 from chalicelib.policy.validation import CHECKS
 from chalicelib.policy.yaml_document import read
 
-_SECTIONS: dict[str, type[msgspec.Struct]] = {
-    "kubernetes": KubernetesAccess,
+_STORED_EMPTY: dict[str, type[msgspec.Struct]] = {
     "webhook": Webhook,
     "max_disruption": MaxDisruption,
     "scale_up": ScaleUp,
-    "prices": NodePrices,
-    "consolidation": Consolidation,
-    "spot": Spot,
+    "options": Options,
 }
-_STORED_EMPTY = ("webhook", "max_disruption", "scale_up")
-_LISTS: dict[str, type[msgspec.Struct]] = {
-    "node_groups": GroupPolicy,
-    "disruption_budgets": DisruptionBudget,
-    "maintenance_windows": Window,
-    "rules": Rule,
-    "schedules": Schedule,
-    "headroom": Headroom,
-}
+"""An absent section is an empty object and not the default itself, so that stored policies keep
+their bytes."""
 
 
 def load(
@@ -103,31 +81,7 @@ def digest(text: str) -> str:
 
 def _policy(name: str, spec: dict[str, Any]) -> Policy:
     """Build the policy after all checks, so no required value can be missing."""
-    values = {
-        attribute: value
-        for attribute, value in spec.items()
-        if attribute in Policy.__struct_fields__
+    absent: dict[str, Any] = {
+        attribute: struct() for attribute, struct in _STORED_EMPTY.items() if attribute not in spec
     }
-    for attribute, struct in _SECTIONS.items():
-        # An absent section is an empty object and not the default itself, so that stored
-        # policies keep their bytes.
-        if attribute in values or attribute in _STORED_EMPTY:
-            values[attribute] = struct(**values.get(attribute, {}))
-    for attribute, struct in _LISTS.items():
-        if attribute in values:
-            values[attribute] = tuple(struct(**entry) for entry in values[attribute])
-    if "node_lifecycle" in values:
-        lifecycle = dict(values["node_lifecycle"])
-        lifecycle["repair"] = tuple(RepairRule(**rule) for rule in lifecycle.get("repair", ()))
-        values["node_lifecycle"] = NodeLifecycle(**lifecycle)
-    values["options"] = Options(**values.get("options", OptionValues()).in_force)
-    if "notifications" in values:
-        notices = dict(values["notifications"])
-        webhook = notices.pop("webhook", None)
-        notices["quiet_hours"] = tuple(
-            QuietHours(**window) for window in notices.get("quiet_hours", ())
-        )
-        values["notifications"] = Notifications(
-            **notices, webhook=NoticeWebhook(**webhook) if webhook else None
-        )
-    return Policy(name=name, **values)
+    return Policy(name=name, **built(SPEC, spec), **absent)

@@ -1,42 +1,33 @@
-"""Upstream's flags, one row each: how it is read, whether it is in force here, and what it means.
+"""Upstream's flags, one row each: whether it is in force here, and what it means.
 
-Order and grouping follow upstream's areas. The defaults of options in force come from the model;
-the table has only those of the other options. The meanings are for docs/policy.md.
+Order and grouping follow upstream's areas. Options in force are declared by the fields of Options
+(settings/cluster_options.py), the others here. The meanings are for docs/policy.md.
 """
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
 import msgspec
 
-from chalicelib.model.errors import BadInput
+from chalicelib.policy.schema import fields_of
+from chalicelib.policy.settings.cluster_options import (
+    DURATION,
+    POSITIVE,
+    RATIO,
+    TAINTS,
+    WHOLE,
+    Options,
+)
 from chalicelib.policy.value_types import (
     BOOLEAN,
-    DNS_LABEL,
-    OBJECT_NAME,
     ValueType,
     choice,
-    duration,
     listed,
     number,
-    scalar,
     text,
-    total,
-    whole,
 )
 
-AVAILABLE_EXPANDERS = (
-    "random",
-    "most-pods",
-    "least-waste",
-    "least-nodes",
-    "price",
-    "priority",
-    "least-cost",
-)
-KNOWN_EXPANDERS = (*AVAILABLE_EXPANDERS, "grpc")
 PRICED_EXPANDERS = ("price", "least-cost")  # requires spec.prices
 
 
@@ -44,7 +35,7 @@ class Status(StrEnum):
     """Effect of an option that a document sets."""
 
     IN_FORCE = "in force"
-    ALIAS = "in force, old name"  # read into the model.Options field named by alias_of
+    ALIAS = "in force, old name"  # read into the Options field named by alias_of
     ACCEPTED = "accepted, not in force"  # known and checked; for a later version
     ALWAYS = "always so"  # an upstream switch that is always on here
     IGNORED = "read by nothing"  # parsed but not used upstream, or dropped there
@@ -68,102 +59,23 @@ class OptionDefinition(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """Return its name in the document: `scale-down-unneeded-time` ->
         `scaleDownUnneededTime`."""
-        first, *rest = self.flag.split("-")
-        return first + "".join(word[:1].upper() + word[1:] for word in rest)
+        return _key(self.flag)
 
 
-def _parse_gpu_total(value: str) -> tuple[str, int, int]:
-    parts = value.split(":")
-    if (
-        len(parts) != 3
-        or not parts[0]
-        or not all(part.isascii() and part.isdigit() for part in parts[1:])
-    ):
-        raise BadInput(
-            "", f"{value[:60]!r} is not <type>:<min>:<max>", "write it like nvidia-tesla-t4:0:8"
-        )
-    least, most = int(parts[1][:18]), int(parts[2][:18])
-    if least > most:
-        raise BadInput(
-            "",
-            f"the minimum {least} is above the maximum {most}",
-            "write it like nvidia-tesla-t4:0:8",
-        )
-    return parts[0], least, most
+def _key(flag: str) -> str:
+    first, *rest = flag.split("-")
+    return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def _parse_drain_priorities(value: str) -> tuple[tuple[int, int], ...]:
-    """Parse pairs by ascending priority, which is the order of eviction (docs/reference/drain.md
-    "Priority groups"). Empty text means none, as upstream."""
-    remedy, highest = "write it like 0:60,2000:120", 2**31 - 1
-    pairs: dict[int, int] = {}
-    for part in value.split(",") if value.strip() else ():
-        match = re.fullmatch(r"(-?[0-9]{1,10}):([0-9]{1,6})", part.strip())
-        if match is None:
-            raise BadInput("", f"{value[:60]!r} is not priority:seconds pairs", remedy)
-        priority, seconds = int(match[1]), int(match[2])
-        if abs(priority) > highest:
-            raise BadInput(
-                "",
-                f"priority {priority} is out of range",
-                f"write priorities from {-highest} to {highest}",
-            )
-        if priority in pairs:
-            raise BadInput("", f"{value[:60]!r} names priority {priority} twice", remedy)
-        pairs[priority] = seconds
-    return tuple(sorted(pairs.items()))
-
-
-DURATION = duration()
-WHOLE = whole()
-POSITIVE = whole(1)
-RATIO = number(0.0, 1.0, "0.5")
-PERCENT = number(0.0, 100.0, "45")
 TEXT = text("text")
 TEXTS = listed(TEXT, commas=False)
-TAINT_KEY = text(
-    "a taint's key",
-    r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?",
-    "it like node.cilium.io/agent-not-ready",
-)
-TAINT_PREFIX = text(
-    "the beginning of a taint's key",
-    r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}",
-    "it like startup.example.com/",
-)
-LABEL_KEY = text(
-    "a label's key",
-    r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?",
-    "it like topology.example.com/rack",
-)
-SCHEDULER = text(
-    "a scheduler's name",
-    r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?",
-    "it like default-scheduler",
-)
-EXPANDERS = listed(choice(KNOWN_EXPANDERS), name="list of expanders")
-CORES = total("cores", 1, (0, 320000))
-MEMORY = total("GiB", 2**30, (0, 6400000))
-GPUS = listed(
-    scalar(
-        "text",
-        _parse_gpu_total,
-        "it like nvidia-tesla-t4:0:8",
-        lambda limit: "{}:{}:{}".format(*limit),
-    ),
-    name="list of type:min:max",
-)
-DRAIN_PRIORITIES = scalar(
-    "priority:seconds pairs",
-    _parse_drain_priorities,
-    "it like 0:60,2000:120",
-    lambda pairs: ",".join(f"{priority}:{seconds}" for priority, seconds in pairs),
-)
+_DECLARED = {field.key: field for field in fields_of(Options)}
 
 
-def on(flag: str, value_type: ValueType, meaning: str) -> OptionDefinition:
-    """Define an option in force: a field of model.Options."""
-    return OptionDefinition(flag, value_type, Status.IN_FORCE, meaning)
+def on(flag: str) -> OptionDefinition:
+    """Define an option in force, which a field of Options declares."""
+    field = _DECLARED[_key(flag)]
+    return OptionDefinition(flag, field.kind, Status.IN_FORCE, field.meaning)
 
 
 def later(
@@ -205,9 +117,6 @@ def boolean(flag: str, default: str, meaning: str, note: str = "") -> OptionDefi
 _QPS = number(0.0, 10000.0, "5")
 _LEASE = "one reconcile per cluster is held by a lease in the table"
 _PUSHED = "metrics are pushed, nothing listens"
-_TAINTS = listed(TAINT_KEY, name="list of taint keys")
-_LABELS = listed(LABEL_KEY, name="list of label keys")
-_SCHEDULERS = listed(SCHEDULER, name="list of scheduler names")
 _BUFFERS = "ProvisioningRequest objects"
 _POOL = "upstream parses it and no longer reads it"
 _GONE = "upstream has removed it"
@@ -223,27 +132,11 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
             "Scan again at once after a change or a new unschedulable pod.",
             "the webhook does this",
         ),
-        on(
-            "namespace",
-            DNS_LABEL,
-            "Where the status document and the ConfigMap of the priority expander are.",
-        ),
-        on(
-            "write-status-configmap",
-            BOOLEAN,
-            "Write the status document when it changes, otherwise every minute.",
-        ),
-        on(
-            "status-config-map-name",
-            OBJECT_NAME,
-            "Name of the status document, a ConfigMap in `namespace`.",
-        ),
-        on(
-            "record-duplicated-events",
-            BOOLEAN,
-            "Post the same event for the same object again within 5 minutes.",
-        ),
-        on("emit-per-nodegroup-metrics", BOOLEAN, "Metrics per node group as well."),
+        on("namespace"),
+        on("write-status-configmap"),
+        on("status-config-map-name"),
+        on("record-duplicated-events"),
+        on("emit-per-nodegroup-metrics"),
         boolean(
             "debugging-snapshot-enabled",
             "false",
@@ -281,11 +174,7 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
             "Find groups by tags or labels.",
             "spec.providers.clusterapi.autoDiscovery",
         ),
-        on(
-            "node-info-cache-expire-time",
-            DURATION,
-            "How long a template from a real node is cached.",
-        ),
+        on("node-info-cache-expire-time"),
         boolean("async-node-groups", "false", "Create and delete groups in the background."),
         boolean(
             "aws-use-static-instance-list", "false", "Use the built-in list of AWS instance types."
@@ -373,46 +262,19 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
         no_meaning("scheduler-verbosity", WHOLE, "0", "Log level of the embedded scheduler."),
     ),
     "Limits of the whole cluster": (
-        on(
-            "max-nodes-total",
-            WHOLE,
-            (
-                "Most nodes in the cluster, those of no group and those on their way included; 0: "
-                "no limit."
-            ),
-        ),
-        on("cores-total", CORES, "Fewest and most cores in the cluster."),
-        on("memory-total", MEMORY, "Least and most memory in the cluster."),
-        on("gpu-total", GPUS, "Fewest and most GPUs of a type, whatever the provider."),
+        on("max-nodes-total"),
+        on("cores-total"),
+        on("memory-total"),
+        on("gpu-total"),
         boolean("capacity-quotas-enabled", "false", "Obey CapacityQuota objects too."),
-        on(
-            "enforce-node-group-min-size",
-            BOOLEAN,
-            "Grow a group whose target is below its minimum.",
-        ),
+        on("enforce-node-group-min-size"),
     ),
     "Which pods ask for nodes": (
-        on(
-            "expendable-pods-priority-cutoff",
-            whole(-(2**31)),
-            "Pods of a lower priority get no nodes and do not keep one.",
-        ),
-        on("new-pod-scale-up-delay", DURATION, "Leave pods alone until they are older than this."),
-        on(
-            "bypassed-scheduler-names",
-            _SCHEDULERS,
-            "Pods of these schedulers count before the scheduler has refused them.",
-        ),
-        on(
-            "allowed-scheduler-names",
-            _SCHEDULERS,
-            "Look only at pods of these schedulers; empty: all.",
-        ),
-        on(
-            "pending-pods-batching-timeout",
-            DURATION,
-            "Time for placing pending pods on nodes that exist.",
-        ),
+        on("expendable-pods-priority-cutoff"),
+        on("new-pod-scale-up-delay"),
+        on("bypassed-scheduler-names"),
+        on("allowed-scheduler-names"),
+        on("pending-pods-batching-timeout"),
         always(
             "enable-graceful-degradation", "When time runs out, go on with the pods placed so far."
         ),
@@ -462,35 +324,20 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
         later("check-capacity-processor-instance", TEXT, "", f"Which {_BUFFERS} are ours."),
     ),
     "Templates and predicates": (
-        on(
-            "startup-taint",
-            _TAINTS,
-            (
-                "Taints that go by themselves: absent from templates; a node that has one is not "
-                "ready."
-            ),
-        ),
-        on(
-            "startup-taint-prefix",
-            listed(TAINT_PREFIX, name="list of prefixes"),
-            "The same, by the beginning of the key.",
-        ),
-        on(
-            "status-taint", _TAINTS, "Taints absent from templates, while the node counts as ready."
-        ),
+        on("startup-taint"),
+        on("startup-taint-prefix"),
+        on("status-taint"),
         OptionDefinition(
             "ignore-taint",
-            _TAINTS,
+            TAINTS,
             Status.ALIAS,
             "Old name of startupTaint; its keys are added there.",
             "",
             "write startupTaint",
             "startup_taint",
         ),
-        on("force-ds", BOOLEAN, "Add every fitting DaemonSet to templates made from real nodes."),
-        on(
-            "scale-from-unschedulable", BOOLEAN, "Templates of cordoned nodes count as schedulable."
-        ),
+        on("force-ds"),
+        on("scale-from-unschedulable"),
         later("scheduler-config-file", TEXT, "", "KubeSchedulerConfiguration with one profile."),
         no_meaning("predicate-parallelism", POSITIVE, "4", "Threads per search."),
         no_meaning("cluster-snapshot-parallelism", WHOLE, "16", "Threads for the snapshot."),
@@ -517,44 +364,24 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
             "binpacking",
             "there is one way to count",
         ),
-        on("expander", EXPANDERS, "Choice of the option; the next one decides between equal ones."),
+        on("expander"),
         later("grpc-expander-url", TEXT, "", "Address of an expander of your own."),
         later("grpc-expander-cert", TEXT, "", "Its certificate."),
-        on("max-nodes-per-scaleup", WHOLE, "Most new nodes for one option; 0: no limit."),
-        on(
-            "max-nodegroup-binpacking-duration",
-            DURATION,
-            "Time for counting one group; 0: no limit.",
-        ),
-        on(
-            "max-binpacking-time",
-            DURATION,
-            "Time for counting all groups; what was found by then is used.",
-        ),
+        on("max-nodes-per-scaleup"),
+        on("max-nodegroup-binpacking-duration"),
+        on("max-binpacking-time"),
         always(
             "fastpath-binpacking-enabled",
             "Count by arithmetic where pods are alike.",
             "counting is by class",
         ),
-        on(
-            "balance-similar-node-groups",
-            BOOLEAN,
-            "Spread one increase over groups that are alike.",
-        ),
-        on(
-            "balancing-ignore-label",
-            _LABELS,
-            "Labels that do not make groups unlike, for every provider.",
-        ),
-        on("balancing-label", _LABELS, "The only labels that make groups alike."),
-        on(
-            "memory-difference-ratio",
-            RATIO,
-            "How far the memory of groups that are alike may differ, as a share of the larger.",
-        ),
-        on("max-free-difference-ratio", RATIO, "The same for what is free."),
-        on("max-allocatable-difference-ratio", RATIO, "The same for what is allocatable."),
-        on("scale-up-from-zero", BOOLEAN, "Act even if the cluster has no ready node."),
+        on("balance-similar-node-groups"),
+        on("balancing-ignore-label"),
+        on("balancing-label"),
+        on("memory-difference-ratio"),
+        on("max-free-difference-ratio"),
+        on("max-allocatable-difference-ratio"),
+        on("scale-up-from-zero"),
         always(
             "parallel-scale-up",
             "Grow the chosen groups at the same time.",
@@ -573,42 +400,14 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
         ),
     ),
     "Node provisioning, health and backoff": (
-        on(
-            "max-node-provision-time",
-            DURATION,
-            "How long a machine may take to join; then the request has failed.",
-        ),
-        on(
-            "max-node-startup-time",
-            DURATION,
-            "How long a node that joined may take to become ready.",
-        ),
-        on(
-            "initial-node-group-backoff-duration",
-            DURATION,
-            "First pause for a group that failed to grow.",
-        ),
-        on(
-            "max-node-group-backoff-duration",
-            DURATION,
-            "Longest pause; each failure doubles it up to here.",
-        ),
-        on(
-            "node-group-backoff-reset-timeout",
-            DURATION,
-            "Forget earlier failures after this time without one.",
-        ),
-        on(
-            "max-total-unready-percentage",
-            PERCENT,
-            "More unready nodes than this, and the cluster is left alone.",
-        ),
-        on("ok-total-unready-count", WHOLE, "So many unready nodes are always tolerated."),
-        on(
-            "force-delete-unregistered-nodes",
-            BOOLEAN,
-            "Remove machines that never joined even below the minimum.",
-        ),
+        on("max-node-provision-time"),
+        on("max-node-startup-time"),
+        on("initial-node-group-backoff-duration"),
+        on("max-node-group-backoff-duration"),
+        on("node-group-backoff-reset-timeout"),
+        on("max-total-unready-percentage"),
+        on("ok-total-unready-count"),
+        on("force-delete-unregistered-nodes"),
         boolean(
             "force-delete-failed-nodes",
             "false",
@@ -616,38 +415,20 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
         ),
     ),
     "Which nodes may go": (
-        on("scale-down-enabled", BOOLEAN, "Remove nodes at all."),
-        on("scale-down-unready-enabled", BOOLEAN, "Remove unready nodes too."),
-        on(
-            "scale-down-utilization-threshold",
-            RATIO,
-            "A node may go at or below this share of its allocatable.",
-        ),
-        on(
-            "scale-down-gpu-utilization-threshold",
-            RATIO,
-            "The same for nodes with GPUs, by their GPUs alone.",
-        ),
-        on("ignore-daemonsets-utilization", BOOLEAN, "Leave DaemonSet pods out of the share."),
-        on("ignore-mirror-pods-utilization", BOOLEAN, "Leave static pods out of the share."),
-        on(
-            "scale-down-unneeded-time",
-            DURATION,
-            "How long a node must have been unneeded; 0: no time.",
-        ),
-        on("scale-down-unready-time", DURATION, "The same for an unready node."),
-        on("scale-down-delay-after-add", DURATION, "No removal for so long after a scale-up."),
-        on("scale-down-delay-after-delete", DURATION, "No removal for so long after a removal."),
-        on(
-            "scale-down-delay-after-failure", DURATION, "No removal for so long after a failed one."
-        ),
-        on("scale-down-delay-type-local", BOOLEAN, "Count the three per group."),
-        on("scale-down-simulation-timeout", DURATION, "Time for simulating removals in one pass."),
-        on(
-            "unremovable-node-recheck-timeout",
-            DURATION,
-            "Leave a node that could not go alone for so long.",
-        ),
+        on("scale-down-enabled"),
+        on("scale-down-unready-enabled"),
+        on("scale-down-utilization-threshold"),
+        on("scale-down-gpu-utilization-threshold"),
+        on("ignore-daemonsets-utilization"),
+        on("ignore-mirror-pods-utilization"),
+        on("scale-down-unneeded-time"),
+        on("scale-down-unready-time"),
+        on("scale-down-delay-after-add"),
+        on("scale-down-delay-after-delete"),
+        on("scale-down-delay-after-failure"),
+        on("scale-down-delay-type-local"),
+        on("scale-down-simulation-timeout"),
+        on("unremovable-node-recheck-timeout"),
         ignored(
             "scale-down-non-empty-candidates-count",
             WHOLE,
@@ -663,39 +444,12 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
             _POOL,
         ),
         ignored("scale-down-candidates-pool-min-count", WHOLE, "50", "Fewest candidates.", _POOL),
-        on(
-            "node-deletion-candidate-ttl",
-            DURATION,
-            (
-                "Take unneeded times that the table does not know over from soft taints not older "
-                "than this; 0: do not."
-            ),
-        ),
-        on(
-            "skip-nodes-with-system-pods",
-            BOOLEAN,
-            "A kube-system pod without a disruption budget keeps its node.",
-        ),
-        on(
-            "blocking-system-pod-distruption-timeout",
-            DURATION,
-            "Up to this age of the pod; by default always. Upstream's spelling.",
-        ),
-        on(
-            "skip-nodes-with-local-storage",
-            BOOLEAN,
-            "A pod with hostPath or emptyDir keeps its node.",
-        ),
-        on(
-            "skip-nodes-with-custom-controller-pods",
-            BOOLEAN,
-            "A pod of an unknown kind of controller keeps its node.",
-        ),
-        on(
-            "min-replica-count",
-            WHOLE,
-            "A pod of a smaller ReplicaSet or ReplicationController keeps its node.",
-        ),
+        on("node-deletion-candidate-ttl"),
+        on("skip-nodes-with-system-pods"),
+        on("blocking-system-pod-distruption-timeout"),
+        on("skip-nodes-with-local-storage"),
+        on("skip-nodes-with-custom-controller-pods"),
+        on("min-replica-count"),
         boolean(
             "node-removal-latency-tracking-enabled", "false", "Measure how long removals take."
         ),
@@ -706,39 +460,21 @@ GROUPS: dict[str, tuple[OptionDefinition, ...]] = {
         ),
     ),
     "How nodes go": (
-        on(
-            "max-scale-down-parallelism", POSITIVE, "Maximum number of nodes being removed at once."
-        ),
-        on("max-drain-parallelism", POSITIVE, "Most of these that are being drained."),
-        on("max-bulk-soft-taint-count", WHOLE, "Soft taints written per pass; 0: none."),
-        on("max-bulk-soft-taint-time", DURATION, "Time for them."),
-        on("cordon-node-before-terminating", BOOLEAN, "Cordon the node as well as tainting it."),
-        on(
-            "node-delete-delay-after-taint",
-            DURATION,
-            "Pause after the taint, so that the scheduler sees it.",
-        ),
+        on("max-scale-down-parallelism"),
+        on("max-drain-parallelism"),
+        on("max-bulk-soft-taint-count"),
+        on("max-bulk-soft-taint-time"),
+        on("cordon-node-before-terminating"),
+        on("node-delete-delay-after-taint"),
         boolean(
             "dynamic-node-delete-delay-after-taint-enabled", "false", "Measure that pause instead."
         ),
-        on("max-graceful-termination-sec", WHOLE, "Longest grace period of a pod, in seconds."),
-        on(
-            "drain-priority-config",
-            DRAIN_PRIORITIES,
-            "Grace per pod priority, lowest first: priority:seconds,…",
-        ),
-        on("max-pod-eviction-time", DURATION, "How long one eviction is tried."),
-        on("daemonset-eviction-for-empty-nodes", BOOLEAN, "Evict DaemonSet pods of empty nodes."),
-        on(
-            "daemonset-eviction-for-occupied-nodes",
-            BOOLEAN,
-            "Evict DaemonSet pods of drained nodes.",
-        ),
-        on(
-            "node-deletion-delay-timeout",
-            DURATION,
-            "Longest wait for delay-deletion annotations to go.",
-        ),
+        on("max-graceful-termination-sec"),
+        on("drain-priority-config"),
+        on("max-pod-eviction-time"),
+        on("daemonset-eviction-for-empty-nodes"),
+        on("daemonset-eviction-for-occupied-nodes"),
+        on("node-deletion-delay-timeout"),
         later(
             "node-deletion-batcher-interval",
             DURATION,

@@ -2,7 +2,7 @@
 this version handles each.
 
 All flags are known, so that a document made from an existing command line loses no line silently.
-Options in force are read into model.Options; the others are checked the same way and reported in a
+Options in force are read into Options; the others are checked the same way and reported in a
 warning; an option that has another place in the document, or would mean something different here,
 is refused.
 """
@@ -14,17 +14,16 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, closest
 from chalicelib.policy.option_tables import (
-    AVAILABLE_EXPANDERS,
     GROUPS,
     PRICED_EXPANDERS,
     OptionDefinition,
     Status,
 )
-from chalicelib.policy.schema import entries_of, unknown_key
+from chalicelib.policy.schema import entries_of, text_of, unknown_key
+from chalicelib.policy.settings.cluster_options import AVAILABLE_EXPANDERS, Options
 from chalicelib.policy.value_types import UNSET, Form
 
 ROWS: dict[str, OptionDefinition] = {row.name: row for rows in GROUPS.values() for row in rows}
@@ -33,7 +32,7 @@ _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields
 
 
 class OptionValues(msgspec.Struct, frozen=True):
-    """Content of spec.options. in_force: attribute of model.Options -> value; others:
+    """Content of spec.options. in_force: attribute of Options -> value; others:
     name -> value, checked only."""
 
     in_force: dict[str, Any] = {}
@@ -41,7 +40,7 @@ class OptionValues(msgspec.Struct, frozen=True):
 
 
 def attribute(option: OptionDefinition) -> str:
-    """Return the field of model.Options that an option is read into; empty
+    """Return the field of Options that an option is read into; empty
     for options not in force."""
     return option.alias_of or _ATTRIBUTES.get(option.name, "")
 
@@ -50,10 +49,7 @@ def default_text(option: OptionDefinition) -> str:
     """Return the default as a document would state it."""
     if option.status is not Status.IN_FORCE:
         return option.default
-    shown = option.kind.show(getattr(Options(), attribute(option)))
-    if isinstance(shown, bool):
-        return "true" if shown else "false"
-    return ", ".join(shown) if isinstance(shown, list) else str(shown)
+    return text_of(option.kind, getattr(Options(), attribute(option)))
 
 
 def options_form() -> Form:
@@ -88,6 +84,11 @@ def read_options(node: Node | None, path: Path, diagnostics: Diagnostics) -> Opt
         if ROWS[name].status is Status.ALIAS:
             in_force[attribute(ROWS[name])] = (*in_force.get(attribute(ROWS[name]), ()), *value)
     return OptionValues(in_force, others)
+
+
+def build_options(values: OptionValues) -> Options:
+    """Return the options in force of a valid document."""
+    return Options(**values.in_force)
 
 
 def find_row(key: str, path: Path, diagnostics: Diagnostics) -> OptionDefinition | None:

@@ -22,7 +22,6 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy
 from chalicelib.policy.diagnostics import (
     Diagnostics,
     Mapping,
@@ -31,17 +30,19 @@ from chalicelib.policy.diagnostics import (
     Scalar,
     Sequence,
     closest,
-    quote,
 )
 from chalicelib.policy.options import OptionValues
-from chalicelib.policy.schema import Field, Section, entries_of, read_section, section_form
+from chalicelib.policy.schema import Section, entries_of, read_section, section_form, text_of
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.group_policy import GroupPolicy, known_provider
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.value_types import BOOLEAN, UNSET, Form, ValueType
 from chalicelib.policy.vendors.alicloud import AlicloudSection
 from chalicelib.policy.vendors.cherryservers import CherrySettings
 from chalicelib.policy.vendors.clusterapi import CapiSection
 from chalicelib.policy.vendors.exoscale import ExoscaleSettings
 from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.policy.vendors.settings import VendorSetting, VendorSettings, keys_of, settings_of
+from chalicelib.policy.vendors.settings import VendorSettings, keys_of, settings_of
 
 SPEC: Path = ("spec",)
 _GROUPS: Path = (*SPEC, "nodeGroups")
@@ -68,29 +69,15 @@ class PartialPolicy(msgspec.Struct, frozen=True):
 
 
 @cache
-def section_of(settings: type[VendorSettings]) -> Section:
+def vendor_section(settings: type[VendorSettings]) -> Section:
     """Return the section of a document for a vendor."""
-    return Section(
-        fields=tuple(
-            Field(
-                setting.key,
-                _as_text(setting.kind),
-                setting.meaning,
-                setting.required,
-                _default_text(setting),
-                f"{setting.key}: {setting.example}" if setting.example else "",
-            )
-            for setting in settings_of(settings)
-        ),
-        by_key=True,
+    fields = tuple(
+        msgspec.structs.replace(
+            setting, kind=_as_text(setting.kind), default=text_of(setting.kind, setting.default)
+        )
+        for setting in settings_of(settings)
     )
-
-
-def _default_text(setting: VendorSetting) -> str:
-    if not setting.default and setting.default is not False:
-        return ""
-    shown = setting.kind.show(setting.default)
-    return str(shown).lower() if isinstance(shown, bool) else str(shown)
+    return Section(fields, by_key=True)
 
 
 def _as_text(kind: ValueType) -> ValueType:
@@ -111,7 +98,9 @@ def _as_text(kind: ValueType) -> ValueType:
 
 def providers_form() -> Form:
     """Return the JSON schema of spec.providers."""
-    sections = {name: section_form(section_of(settings)) for name, settings in PROVIDERS.items()}
+    sections = {
+        name: section_form(vendor_section(settings)) for name, settings in PROVIDERS.items()
+    }
     return {
         "type": "object",
         "properties": sections,
@@ -131,23 +120,11 @@ def read_providers(
         diagnostics.problem(path, "names no provider", f"add one of {', '.join(PROVIDERS)}")
     for name, settings_node in (entries or {}).items():
         if name in PROVIDERS:
-            section = section_of(PROVIDERS[name])
+            section = vendor_section(PROVIDERS[name])
             providers[name] = read_section(section, settings_node, (*path, name), diagnostics) or {}
         else:
-            diagnostics.problem((*path, name), "is not a provider", _known_provider(name))
+            diagnostics.problem((*path, name), "is not a provider", known_provider(name))
     return providers
-
-
-def provider_name(value: str) -> str:
-    """Parse a provider's name; raises BadInput."""
-    if value in PROVIDERS:
-        return value
-    raise BadInput("", f"{quote(value)} is not a provider", _known_provider(value))
-
-
-def _known_provider(name: str) -> str:
-    near = closest(name, PROVIDERS)
-    return f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}"
 
 
 def without_prices(providers: dict[str, dict[str, str]]) -> tuple[str, ...] | None:

@@ -27,10 +27,10 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import SECRET_PREFIX, SHARED_SECRETS, Deployment
 from chalicelib.model.secret import PARAMETER, place_of
 from chalicelib.net.vendor_hosts import VENDORS
+from chalicelib.policy.settings.cluster_policy import Policy
 
 KUBECONFIG, WEBHOOK, NOTIFICATIONS = "kubeconfig", "webhook", "notifications"
 USES = (KUBECONFIG, WEBHOOK, NOTIFICATIONS, *VENDORS)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.model.policy import Options, Window
-from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.disruption_validation import DISRUPTION_CHECKS
 from chalicelib.policy.options import check_options, check_prices
 from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy, without_prices
-from chalicelib.policy.sections import SCHEDULED
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.scale_up import ScaleUp
+from chalicelib.policy.settings.schedules import SCHEDULED
 
 if TYPE_CHECKING:
     from chalicelib.schedules.overlap import Span
@@ -88,7 +89,7 @@ def _windows_open(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     windows = partial.spec.get("maintenance_windows", ())
     if not windows or diagnostics.has_problem_under(path):
         return
-    from chalicelib.schedules.maintenance_windows import never_allowed  # as in policy/sections.py
+    from chalicelib.schedules.maintenance_windows import never_allowed  # as in names_and_times.py
 
     if never_allowed(tuple(Window(**window) for window in windows)):
         diagnostics.warn(
@@ -468,7 +469,7 @@ def _shared_headroom(first_entry: Entry, second_entry: Entry, headroom: Sequence
 def _both_open(first_entry: Entry, second_entry: Entry) -> str:
     """Describe an instant at which both are open, on the clock of the second;
     empty where there is none."""
-    from chalicelib.schedules.overlap import both_open  # as in policy/sections.py
+    from chalicelib.schedules.overlap import both_open  # as in names_and_times.py
 
     instant = both_open(_span(first_entry), _span(second_entry))
     if instant is None:

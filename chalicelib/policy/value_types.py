@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,6 +46,11 @@ def plain_form() -> Form:
     return {"type": ["string", "number", "boolean"]}
 
 
+def as_read(value: Any) -> Any:
+    """Return a value that a policy has as it was read."""
+    return value
+
+
 class ValueType(msgspec.Struct, frozen=True):
     """One type of value.
 
@@ -52,6 +58,7 @@ class ValueType(msgspec.Struct, frozen=True):
     JSON schema, which may accept more than `read`; a function, because commands alone need it.
     parse: for scalars and settings. example: of a valid scalar, for the remedy where the key is
     missing. keeps_text: `read` gives, and `show` takes, the text of a setting as a policy keeps it.
+    build: what `read` gave -> the value in a policy, once the whole document is valid.
     """
 
     name: str
@@ -61,6 +68,7 @@ class ValueType(msgspec.Struct, frozen=True):
     parse: Parser | None = None
     example: str = ""
     keeps_text: bool = False
+    build: Callable[[Any], Any] = as_read
 
 
 def scalar(
@@ -165,6 +173,16 @@ def percent(least: int, most: int) -> ValueType:
     return scalar("percentage", parse, span, lambda value: f"{value}%")
 
 
+def share_of(kind: ValueType) -> ValueType:
+    """The same percentages, kept as a share from 0 to 1."""
+
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        percentage = kind.read(node, path, diagnostics)
+        return percentage if percentage is UNSET else percentage / 100
+
+    return ValueType("percentage", read, lambda share: f"{round(share * 100)}%", kind.form)
+
+
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
 
@@ -266,7 +284,7 @@ def text(
 
 def choice(words: tuple[str, ...], make: Parser = str, kind: str = "word") -> ValueType:
     """One word of a fixed list."""
-    expected = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    expected = _one_of(words)
 
     def parse(value: str) -> Any:
         if value not in words:
@@ -279,6 +297,16 @@ def choice(words: tuple[str, ...], make: Parser = str, kind: str = "word") -> Va
         return make(value)
 
     return scalar(kind, parse, expected, str, lambda: {"enum": list(words)})
+
+
+def member(enumeration: type[StrEnum]) -> ValueType:
+    """One word of an enumeration."""
+    words = tuple(word.value for word in enumeration)
+    return choice(words, enumeration, _one_of(words))
+
+
+def _one_of(words: tuple[str, ...]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _parse_secret_name(value: str) -> str:
@@ -385,6 +413,26 @@ def listed(item_type: ValueType, *, commas: bool = True, name: str = "") -> Valu
     )
 
 
+def distinct(kind: ValueType, noun: str, empty: tuple[str, str]) -> ValueType:
+    """The same lists, with at least one item and none twice. empty: problem and remedy of a list
+    without items, because an empty one from a template must not mean all."""
+
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        items = kind.read(node, path, diagnostics)
+        if items is UNSET:
+            return UNSET
+        if not items:
+            diagnostics.problem(path, *empty)
+            return UNSET
+        twice = next((item for item in items if items.count(item) > 1), None)
+        if twice is not None:
+            diagnostics.problem(path, f"names {twice} twice", f"name each {noun} once")
+            return UNSET
+        return items
+
+    return msgspec.structs.replace(kind, read=read)
+
+
 def list_form(item: Form) -> Form:
     """Return the JSON schema of a list that may also be one scalar."""
     return {"anyOf": [{"type": "array", "items": item}, {"type": ["string", "number", "null"]}]}
@@ -424,6 +472,20 @@ def lines(
     return ValueType(
         name, read, str.split, lambda: list_form({"type": "string"}), parse_all, keeps_text=True
     )
+
+
+def warn_of_no_value(kind: ValueType, effect: str) -> ValueType:
+    """The same values, with a warning where the key stands there without any, which alone turns it
+    on. effect: what it does then."""
+
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        if isinstance(node, Scalar) and node.is_null:
+            diagnostics.warn(
+                path, f"has no value and counts as {{}}: {effect}; take the line out, or write {{}}"
+            )
+        return kind.read(node, path, diagnostics)
+
+    return msgspec.structs.replace(kind, read=read)
 
 
 def scalar_text(node: Node) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import place_of
 from chalicelib.net.vendor_hosts import mistakes as not_permitted
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.kit.errors import InvalidRequest
 from chalicelib.providers.kit.services import ProviderServices

@@ -22,7 +22,6 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.bill import PriceTags
@@ -31,6 +30,7 @@ from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.consolidation.costs import eviction_cost
 from chalicelib.plan.simulation.simulated_cluster import renamed
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.replay.recorded_decision import RecordedDecision
 from chalicelib.store.memory_rows import confirm
 

@@ -21,9 +21,11 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import KubernetesAccess, Policy, Webhook
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.struct_form import form_of
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.event_webhook import Webhook
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 
 MAGIC = "outscaler-decision"
 FORMAT = 1

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.policy.compiled import NotUsable, decompiled
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import logger
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def instant(policy: Policy, now: float) -> Policy:
     where there are schedules, so that functions that only forward messages start without it."""
     if not policy.schedules:
         return policy
-    from chalicelib.schedules.apply import apply_schedules
+    from chalicelib.policy.open_schedules import apply_schedules
 
     return apply_schedules(policy, now)
 

@@ -11,8 +11,9 @@ import msgspec
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import of_growth, of_removals, whole
-from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 
 
 class Permission(msgspec.Struct, frozen=True):

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
 from chalicelib.model.resource_names import (
     DECISIONS,
@@ -35,6 +34,8 @@ from chalicelib.model.resource_names import (
     state_table,
 )
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.runtime.active_policy import in_force, read
 from chalicelib.runtime.memory_usage import MemoryGauge
 from chalicelib.runtime.senders import LargeFunction, Sender, SqsSender

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy import Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.runtime.runtime import Runtime

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import SecretUnavailable, place_of
 from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.webhook_signature import WebhookKeys, read_keys
 

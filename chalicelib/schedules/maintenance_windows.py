@@ -16,14 +16,43 @@ import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice, pairwise, takewhile
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Window
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.schedules.cron import occurrences
+
+
+class WindowTimes(Protocol):
+    """What opens when `cron` matches on the clock of time_zone, for `duration` seconds."""
+
+    @property
+    def cron(self) -> str:
+        """Return five valid fields of cron."""
+
+    @property
+    def duration(self) -> float:
+        """Return seconds."""
+
+    @property
+    def time_zone(self) -> str:
+        """Return a valid name of a time zone."""
+
+
+class Window(WindowTimes, Protocol):
+    """A maintenance window."""
+
+    @property
+    def removals(self) -> bool:
+        """Return whether nodes are removed inside such windows, or not inside this one."""
+
+    @property
+    def name(self) -> str:
+        """Return its name in messages; empty where it has none."""
+
 
 _YEAR = 366 * 86400.0
 _AMBIGUOUS = 3 * 3600.0  # longer than any zone's clock is set back
@@ -78,9 +107,9 @@ def allowed_for(windows: Sequence[Window], now: float, seconds: float) -> bool:
     return True
 
 
-def is_open(window: Window, now: float) -> bool:
+def is_open(window: WindowTimes, now: float) -> bool:
     """Return whether a window is open, whatever its purpose: open at the instant it opens, closed
-    at the instant it closes. Schedules (schedules/apply.py) use it too."""
+    at the instant it closes. Schedules (policy/open_schedules.py) use it too."""
     return closes(window, now) is not None
 
 
@@ -171,7 +200,7 @@ def shortest_gap(cron: str) -> float:
     return min((b - a for a, b in pairwise(starts)), default=_YEAR)
 
 
-def closes(window: Window, now: float) -> float | None:
+def closes(window: WindowTimes, now: float) -> float | None:
     """Return when the currently open window will close, None if it is not open.
     Disruption budgets use it too.
 
@@ -187,5 +216,5 @@ def closes(window: Window, now: float) -> float | None:
     return start + window.duration if start + window.duration > now else None
 
 
-def _openings(window: Window, at: float, *, reverse: bool = False) -> Iterator[float]:
+def _openings(window: WindowTimes, at: float, *, reverse: bool = False) -> Iterator[float]:
     return occurrences(window.cron, ZoneInfo(window.time_zone), at, reverse=reverse)

@@ -16,7 +16,7 @@ import msgspec
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Options
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.shadow.observed import Pass, confirmed, growths, observe, removals
 from chalicelib.shadow.outages import restarted_at
 from chalicelib.shadow.records import Growth, Ledger

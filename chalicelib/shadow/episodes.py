@@ -15,9 +15,9 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Policy
 from chalicelib.plan.scale_up.expanders import EXPANDERS, RANDOM, Option, random_option
 from chalicelib.plan.state.readiness import is_startup_taint
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.shadow.observed import Pass
 from chalicelib.shadow.other_status import BACKOFF, IN_PROGRESS, UNHEALTHY
 from chalicelib.shadow.rebuild import Rebuilt, new_instances

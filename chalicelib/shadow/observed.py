@@ -14,8 +14,8 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, OperationKind
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.shadow.other_status import (
     BACKOFF,
     DEAD_AFTER,

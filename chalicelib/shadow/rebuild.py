@@ -16,10 +16,10 @@ import msgspec
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Backoff, Memory, ScaleUpRequest
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Options
 from chalicelib.model.purchases import request_of
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.what_if import without_nodes
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.shadow.records import Episode
 
 _WAITED = 31.0

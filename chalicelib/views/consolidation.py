@@ -14,8 +14,8 @@ import msgspec
 
 from chalicelib.model.memory import Memory, Replacement, ReplacementState
 from chalicelib.model.plan import ConsolidationReport, Move, NodeVerdict, Plan, PoolCost
-from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason
+from chalicelib.policy.settings.consolidation import ConsolidationMode
 from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.reasons.words import counted, money, some
 from chalicelib.views.cluster_view import Instant

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from chalicelib.model.policy import Metrics
 from chalicelib.model.secret import PARAMETER
+from chalicelib.policy.settings.cluster_policy import Metrics
 from chalicelib.runtime.log import logger
 from chalicelib.store.memory_rows import CONFIRMED_FOR
 from infra.emulators.aws_services import QuickServices

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from chalicelib.journal.savings import SavingsEntry
 from chalicelib.model.bill import MILLION, ClusterBill
 from chalicelib.model.plan import Move, Plan
-from chalicelib.model.policy import Consolidation
+from chalicelib.policy.settings.consolidation import Consolidation
 from chalicelib.reasons import text
 from chalicelib.views.bill import PARTS, BillView, cost_view
 from infra.demo.console import Consolidated, Ledger, Say, count, names

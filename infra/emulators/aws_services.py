@@ -24,9 +24,9 @@ from chalicelib.aws.secrets_manager import SecretsManagerReader
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.cluster.transport import Dial, open_connection
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import PARAMETER, parameter_name
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.runtime.memory_usage import MemoryGauge
 from chalicelib.runtime.runtime import ReadSecret, Runtime, SecretCache, build
 from chalicelib.runtime.senders import RECONCILE_LARGE, LargeFunction, Sender

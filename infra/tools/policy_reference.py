@@ -10,30 +10,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from chalicelib.policy.disruption_sections import (
-    CONSOLIDATION,
-    DISRUPTION_BUDGET,
-    NODE_LIFECYCLE,
-    REPAIR_RULE,
-    SPOT,
-)
-from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
-from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, OptionDefinition
+from chalicelib.policy.document import METADATA, ROOT, SPEC
+from chalicelib.policy.option_tables import GROUPS, OptionDefinition
 from chalicelib.policy.options import default_text
-from chalicelib.policy.providers import PROVIDERS, section_of
-from chalicelib.policy.schema import Section
-from chalicelib.policy.sections import (
-    HEADROOM,
-    MAX_DISRUPTION,
-    NOTICE_WEBHOOK,
-    NOTIFICATIONS,
-    PRICES,
-    QUIET_HOURS,
-    RULE,
-    SCALE_UP,
-    SCHEDULE,
-    WINDOW,
-)
+from chalicelib.policy.providers import PROVIDERS, vendor_section
+from chalicelib.policy.schema import Section, section_of
+from chalicelib.policy.settings.cluster_options import AVAILABLE_EXPANDERS
+from chalicelib.policy.settings.consolidation import Consolidation
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.event_webhook import Webhook
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.notifications import NoticeWebhook, Notifications, QuietHours
+from chalicelib.policy.settings.rules import RULE
+from chalicelib.policy.settings.scale_up import ScaleUp
+from chalicelib.policy.settings.schedules import Schedule
+from chalicelib.policy.settings.spot import Spot
 
 EXAMPLE = """\
 apiVersion: outscaler.dev/v1
@@ -236,32 +233,34 @@ def reference() -> str:
         _fields("spec", SPEC),
         _fields(
             "spec.kubernetes",
-            KUBERNETES,
+            section_of(KubernetesAccess),
             (
                 "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster, or "
                 "inClusterKubeconfigSecret alone."
             ),
         ),
-        _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
-        _fields("spec.prices", PRICES, _PRICES_NOTE),
-        _fields("spec.maxDisruption", MAX_DISRUPTION, _BRAKE_NOTE),
-        _fields("spec.consolidation", CONSOLIDATION, _CONSOLIDATION_NOTE),
-        _fields("spec.disruptionBudgets[]", DISRUPTION_BUDGET, _BUDGETS_NOTE),
-        _fields("spec.nodeLifecycle", NODE_LIFECYCLE, _LIFECYCLE_NOTE),
-        _fields("spec.nodeLifecycle.repair[]", REPAIR_RULE, _REPAIR_NOTE, level="###"),
-        _fields("spec.spot", SPOT, _SPOT_NOTE),
-        _fields("spec.maintenanceWindows[]", WINDOW, _WINDOWS_NOTE),
-        _fields("spec.scaleUp", SCALE_UP, _SCALE_UP_NOTE),
+        _fields("spec.nodeGroups[]", section_of(GroupPolicy), "Ids are unique over all providers."),
+        _fields("spec.prices", section_of(NodePrices), _PRICES_NOTE),
+        _fields("spec.maxDisruption", section_of(MaxDisruption), _BRAKE_NOTE),
+        _fields("spec.consolidation", section_of(Consolidation), _CONSOLIDATION_NOTE),
+        _fields("spec.disruptionBudgets[]", section_of(DisruptionBudget), _BUDGETS_NOTE),
+        _fields("spec.nodeLifecycle", section_of(NodeLifecycle), _LIFECYCLE_NOTE),
+        _fields("spec.nodeLifecycle.repair[]", section_of(RepairRule), _REPAIR_NOTE, level="###"),
+        _fields("spec.spot", section_of(Spot), _SPOT_NOTE),
+        _fields("spec.maintenanceWindows[]", section_of(Window), _WINDOWS_NOTE),
+        _fields("spec.scaleUp", section_of(ScaleUp), _SCALE_UP_NOTE),
         _fields("spec.rules[]", RULE, _RULES_NOTE),
-        _fields("spec.schedules[]", SCHEDULE, _SCHEDULES_NOTE),
-        _fields("spec.headroom[]", HEADROOM, _HEADROOM_NOTE),
-        _fields("spec.webhook", WEBHOOK),
-        _fields("spec.notifications", NOTIFICATIONS, _NOTIFICATIONS_NOTE),
-        _fields("spec.notifications.webhook", NOTICE_WEBHOOK, level="###"),
-        _fields("spec.notifications.quietHours[]", QUIET_HOURS, level="###"),
+        _fields("spec.schedules[]", section_of(Schedule), _SCHEDULES_NOTE),
+        _fields("spec.headroom[]", section_of(Headroom), _HEADROOM_NOTE),
+        _fields("spec.webhook", section_of(Webhook)),
+        _fields("spec.notifications", section_of(Notifications), _NOTIFICATIONS_NOTE),
+        _fields("spec.notifications.webhook", section_of(NoticeWebhook), level="###"),
+        _fields("spec.notifications.quietHours[]", section_of(QuietHours), level="###"),
         "## spec.providers\n\nAt least one.\n",
         *(
-            _fields(name, section_of(settings), f"Group ids: `{settings.group_example}`.", "###")
+            _fields(
+                name, vendor_section(settings), f"Group ids: `{settings.group_example}`.", "###"
+            )
             for name, settings in PROVIDERS.items()
         ),
         _OPTIONS_HEAD,
@@ -281,7 +280,7 @@ def _fields(title: str, section: Section, note: str = "", level: str = "##") -> 
         (
             f"`{field.key}`",
             field.kind.name,
-            "required" if field.required else _code(field.default),
+            "required" if field.required else _code(field.default_text),
             field.meaning,
         )
         for field in section.fields

@@ -10,7 +10,7 @@ from types import FrameType
 
 from chalicelib.cluster.connect import connect
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.watcher.settings import from_environment
 from infra.watcher.watcher import ClusterWatcher, NotPosted, sender
 

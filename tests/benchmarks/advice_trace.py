@@ -26,7 +26,7 @@ import msgspec
 from chalicelib.cli.advise.backtest import Advice, advise
 from chalicelib.cli.advise.history import DAY, GroupFacts, RecordSpan, group_histories
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.scaling_rules import Schedule
+from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.schedules.cron import occurrences
 from tests.operations import new_operation
 from tests.reference_data import SHARED

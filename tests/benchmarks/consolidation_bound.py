@@ -19,7 +19,6 @@ import numpy as np
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Node
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.linear_solver import Entries, Solver
 from chalicelib.plan.predicates import static_mask
@@ -27,6 +26,7 @@ from chalicelib.plan.prices import node_price
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.tables import NodeTable, ResourceColumns
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.differential.karpenter import class_eviction_cost, disruption_cost
 
 UNBOUNDED = 1e7

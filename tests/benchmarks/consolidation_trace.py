@@ -21,8 +21,10 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Consolidation, ConsolidationMode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
 from tests.benchmarks.consolidation_world import (
     CONSOLIDATED,
     MINUTE,

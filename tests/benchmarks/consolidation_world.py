@@ -24,14 +24,6 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    NodeLimit,
-    NodePrices,
-    Options,
-    Policy,
-)
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import Controller, PodDisruptionBudget, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
@@ -42,6 +34,11 @@ from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.differential.karpenter import (
     MICRO,
     KarpenterCommand,

@@ -18,7 +18,7 @@ from pathlib import Path
 from chalicelib.cluster.connect import connect
 from chalicelib.cluster.list_archive import WatchedLists, list_place, watcher_key
 from chalicelib.cluster.watcher_post import WatcherPost
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.watcher.settings import WatcherSettings
 from infra.watcher.watcher import ClusterWatcher
 

@@ -20,12 +20,14 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.scale_up.least_cost import Ask, Offer
 from chalicelib.plan.tables import NodeTable, ResourceColumns
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.reference_data import SHARED
 
 NOW = 1_790_000_000.0

@@ -25,11 +25,13 @@ from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import GroupMemory, InterruptionRisk, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import NodePrices, Policy, Spot
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import instance_type
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.spot import Spot
 from tests.benchmarks.consolidation_trace import (
     BUSIEST,
     CONSOLIDATION,

@@ -15,11 +15,13 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import DisruptionBudget, NodeLimit, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal.consolidation import move_search as search
 from chalicelib.plan.removal.consolidation.move_search import MOST_CANDIDATES
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.benchmarks.consolidation_bound import PriceBound, lower_bound
 from tests.benchmarks.consolidation_clusters import ClusterShape, compare, generate, small_clusters
 from tests.benchmarks.consolidation_trace import (

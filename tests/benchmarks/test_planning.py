@@ -25,8 +25,8 @@ from chalicelib.cli.saved.saved_cluster import read
 from chalicelib.cluster import api_types
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.reference_data import SHARED, needs_shared
 
 NOW = 1_790_000_000.0

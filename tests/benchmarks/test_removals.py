@@ -21,8 +21,8 @@ import pytest
 from chalicelib.cli.saved.saved_cluster import read
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.benchmarks.test_planning import BUSY, NOW, generate
 from tests.reference_data import needs_shared
 

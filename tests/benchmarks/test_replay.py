@@ -11,8 +11,8 @@ import pytest
 from chalicelib.cli.replayed_plan import replay
 from chalicelib.cli.saved.saved_cluster import read
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.replay.recorded_decision import RecordedDecision, decode, encode
 from tests.benchmarks.test_planning import LARGE, MIDDLE, NOW, SMALL, Input, generate
 from tests.reference_data import needs_shared

@@ -25,7 +25,6 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
@@ -39,6 +38,7 @@ from chalicelib.plan.simulation.simulated_cluster import renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.tables import Ints, ResourceColumns
+from chalicelib.policy.settings.cluster_policy import Policy
 
 MICRO = 1_000_000
 MOST_MERGED = 100

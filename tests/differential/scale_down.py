@@ -22,10 +22,10 @@ import msgspec
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.differential.compare import NOW, generator, seeds_of
 from tests.property.snapshot_reader import read
 from tests.reference_data import SHARED

@@ -20,9 +20,10 @@ import msgspec
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.pod_and_node_info import (
     NodeView,

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.benchmarks.consolidation_bound import lower_bound
 from tests.benchmarks.consolidation_clusters import (
     DAEMONS,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.policy import NodePrices, Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, having, near, node
 from tests.differential.karpenter import (
     KarpenterCommand,

@@ -19,10 +19,10 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.amounts import examples
 from tests.benchmarks.test_planning import generate
 from tests.differential.compare import NOW, generator

@@ -18,8 +18,8 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.memory import Replacement
 from chalicelib.model.operation import BROKEN, Operation
-from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import parse_duration
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.messages import decode_act
 from chalicelib.runtime.runtime import Runtime, build

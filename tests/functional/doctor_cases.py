@@ -19,8 +19,11 @@ from chalicelib.cluster.listed_resources import RESOURCES
 from chalicelib.cluster.live_cluster import read_live_cluster
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, NodeGroup
-from chalicelib.model.policy import KubernetesAccess, Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.mode import Mode
 from infra.emulators.kube.auth import MASTERS, RbacRule, User, granted
 from infra.emulators.kube.crds import KARPENTER, load
 from infra.emulators.kube.server import ApiServer

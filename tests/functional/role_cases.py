@@ -19,7 +19,7 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.cherryservers.tokens import LABEL, TYPE
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.cherryservers.attached_account import CherryAccount

@@ -20,8 +20,10 @@ from chalicelib.cli.main import main
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.overview import ClusterOverview, GroupOverview
-from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.replay.recorded_decision import RecordedDecision, encode, key_of
 from chalicelib.store import Store
 from chalicelib.store.gauge_ring import GaugePoint

@@ -21,10 +21,12 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase
-from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.replay.recorded_decision import RecordedDecision, encode, key_of
 from chalicelib.store import Store
 from chalicelib.store.gauge_ring import GaugePoint

@@ -18,9 +18,10 @@ from chalicelib.cli.main import main
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.builders import NOW as BUILT
 from tests.builders import ClusterBuilder, cluster
 from tests.functional.explain_node_cases import ROWS, CliExplainNodeEntry, _group, _node

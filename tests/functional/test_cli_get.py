@@ -34,8 +34,8 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import ConsolidationReport, LifecycleVerdict, NodeVerdict
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
 from chalicelib.store.gauge_ring import GaugePoint

@@ -13,9 +13,9 @@ from chalicelib.cli.doctor.other_autoscalers import check_activity, check_status
 from chalicelib.cluster.objects import OWN_MANAGER
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
-from chalicelib.model.policy import Policy
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.http_session import AGENT
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.cases import each_row
 from tests.functional.doctor_cases import (
     ACTIVE,

@@ -35,10 +35,11 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.model.group import Instance, InstanceError
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Policy, Spot
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.spot import Spot
 from infra.emulators.kube.faults import KubeFault
 from tests.cases import each_row
 from tests.functional.doctor_cases import (

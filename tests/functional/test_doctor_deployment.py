@@ -24,21 +24,17 @@ from chalicelib.cli.doctor.vendor_checks import (
     check_quotas,
 )
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.notification import NoticeWebhook, Notifications
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import (
-    GroupPolicy,
-    KubernetesAccess,
-    NodeLifecycle,
-    Policy,
-    RepairAction,
-    RepairRule,
-    Spot,
-    Webhook,
-)
 from chalicelib.model.snapshot import MissingData, Snapshot
-from chalicelib.policy.document import KUBERNETES
 from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.schema import fields_of
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.event_webhook import Webhook
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairAction, RepairRule
+from chalicelib.policy.settings.notifications import NoticeWebhook, Notifications
+from chalicelib.policy.settings.spot import Spot
 from chalicelib.policy.value_types import SECRET
 from chalicelib.policy.vendors.settings import settings_of
 from chalicelib.providers.kit.errors import Unauthorized
@@ -240,7 +236,7 @@ def naming(path: tuple[str, ...]) -> Policy:
 
 def test_every_key_of_a_policy_that_names_a_secret_has_its_form() -> None:
     keys: set[tuple[str, ...]] = {
-        ("kubernetes", each.key) for each in KUBERNETES.fields if each.kind is SECRET
+        ("kubernetes", each.key) for each in fields_of(KubernetesAccess) if each.kind is SECRET
     }
     keys |= {
         ("providers", name, each.key)

@@ -14,8 +14,8 @@ from chalicelib.cli.doctor.finding import Finding
 from chalicelib.cli.doctor.other_autoscalers import check_activity
 from chalicelib.cluster.client import KubeClient
 from chalicelib.model.group import Pool
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.kit.errors import Transient
 from infra.emulators.kube.auth import RbacRule
 from tests.cases import each_row

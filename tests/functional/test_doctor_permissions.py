@@ -19,7 +19,7 @@ from chalicelib.cli.doctor.permissions import (
     rule_yaml,
 )
 from chalicelib.cli.doctor.registry import examine
-from chalicelib.model.policy import NodeLifecycle, RepairRule
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
 from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.faults import KubeFault
 from tests.cases import each_row

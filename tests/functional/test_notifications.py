@@ -19,11 +19,13 @@ from moto import mock_aws
 
 from chalicelib.aws.sns import NotPublished, TopicPublisher
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
-from chalicelib.model.notification import NoticeSeverity, NoticeWebhook, Notifications, QuietHours
-from chalicelib.model.policy import KubernetesAccess, Policy, in_mode
+from chalicelib.model.notification import NoticeSeverity
 from chalicelib.notify.delivery import Channels
 from chalicelib.notify.notification_request import NotAccepted, WebhookSender, permitted, signature
 from chalicelib.notify.run import load_state, notify
+from chalicelib.policy.settings.cluster_policy import Policy, in_mode
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.notifications import NoticeWebhook, Notifications, QuietHours
 from chalicelib.store.leases import PassFailure
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount

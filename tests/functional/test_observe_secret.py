@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.policy import Policy
 from chalicelib.policy.secret_names import observing
+from chalicelib.policy.settings.cluster_policy import Policy
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.iam import Policy as RamPolicy
 from infra.emulators.alicloud.iam import read_policy

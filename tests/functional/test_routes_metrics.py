@@ -13,8 +13,8 @@ from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Health, Plan
-from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store.tables import PAUSES, PauseRow
 from tests.functional.app_client import AppClient
 from tests.operations import new_operation

@@ -19,7 +19,6 @@ import pytest
 
 from chalicelib.cli.saved import saved_cluster
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
@@ -28,6 +27,7 @@ from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import text
 from tests.reference_data import SHARED, needs_shared
 

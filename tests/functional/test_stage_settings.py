@@ -17,9 +17,9 @@ from moto import mock_aws
 
 from chalicelib.cli.main import main
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import IN_LAMBDA, Deployment, deployment_of, published
 from chalicelib.policy.secret_names import named_by
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.store import Store
 from chalicelib.store.tables import DEPLOYMENT_PARTITION, SETTINGS_ITEM, definition

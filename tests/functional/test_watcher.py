@@ -21,10 +21,12 @@ from chalicelib.cluster.live_cluster import read_live_cluster
 from chalicelib.cluster.watcher_post import LARGEST_POST, MOST_PARTS, WatcherPost
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import GroupMemory, Memory
-from chalicelib.model.policy import ClusterReading, KubernetesAccess, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.passes.cluster_reading import observe
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import ClusterReading, Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.runtime.runtime import install
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.faults import KubeFault

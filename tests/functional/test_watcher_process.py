@@ -24,7 +24,7 @@ from chalicelib.cluster.list_archive import SILENT_FOR, WatchedLists, list_place
 from chalicelib.cluster.listed_resources import PRIORITY_CONFIG, RESOURCES
 from chalicelib.cluster.watcher_post import WatcherPost, read_post
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Options
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock

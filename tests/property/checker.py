@@ -25,9 +25,9 @@ import msgspec
 
 from chalicelib.cli.option_overrides import with_options
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.property.clusters import POLICY, RandomCluster, make
 from tests.property.objects import NOW
 from tests.property.plan_check import UNSURE, Trial

@@ -10,7 +10,7 @@ from typing import Any
 
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 

@@ -18,16 +18,6 @@ from chalicelib.model.group import Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.pod import Pod, Toleration
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DisruptionBudget,
-    Mode,
-    NodeLimit,
-    NodePrices,
-    Options,
-    Policy,
-)
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.removal.candidates import find_candidates
 from chalicelib.plan.removal.consolidation.costs import Costs
@@ -41,6 +31,13 @@ from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import Ints, ResourceColumns
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, near, node
 from tests.property.consolidation_referee import RefereeCluster
 

@@ -12,19 +12,16 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node
 from chalicelib.model.plan import Move, Plan
 from chalicelib.model.pod import Pod, PodAffinityTerm
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DisruptionBudget,
-    Mode,
-    NodeLimit,
-    NodePrices,
-    Options,
-    Policy,
-)
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import node_price
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, cluster, having, near, node
 from tests.property.consolidation_clusters import TYPE
 from tests.property.consolidation_referee import DRAINED, RefereeCluster, emptiest

@@ -24,9 +24,12 @@ from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import KubernetesAccess, Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.mode import Mode
 from tests import builders
 from tests.property.hostile_objects import (
     CASES,

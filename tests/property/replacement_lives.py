@@ -10,9 +10,10 @@ import msgspec
 
 from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.policy import Consolidation, ConsolidationMode, NodeLimit
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.replacement_rows import UNDER_WAY, with_operations
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, node
 from tests.operations import new_operation
 from tests.unit.plan.replacement_story import COST, FakeJudge, Turn, turn

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from chalicelib.model.bill import CostParts
-from chalicelib.model.policy import NodePrices
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.amounts import examples
 from tests.property.clusters import make
 from tests.property.replay_case import recorded

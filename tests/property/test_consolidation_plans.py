@@ -14,13 +14,13 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import NodeLimit
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearch
 from chalicelib.plan.removal.consolidation.splitting import moves_of
 from chalicelib.plan.removal.consolidation.verdicts import Explanation
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.amounts import examples
 from tests.builders import NOW
 from tests.property.consolidation_clusters import Case, enumerated, random_case, search_of

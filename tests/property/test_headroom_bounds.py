@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.plan import HeadroomVerdict
-from chalicelib.model.scaling_rules import Headroom
+from chalicelib.policy.settings.headroom import Headroom
 from tests.amounts import examples
 from tests.builders import ZONE, cluster, even, expected, having, node
 from tests.unit.plan.headroom_builder import GIB, gone, plan

@@ -12,8 +12,8 @@ import pytest
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.property import clusters, corrupted_objects, hostile_tenants
 from tests.property.objects import NOW
 

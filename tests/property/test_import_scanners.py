@@ -32,8 +32,8 @@ from chalicelib.cli.migrate.scripts import (
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.quantity import parse_duration, parse_quantity
 from chalicelib.policy.diagnostics import Diagnostics, Scalar
-from chalicelib.policy.providers import PROVIDERS, section_of
-from chalicelib.policy.sections import CRON
+from chalicelib.policy.providers import PROVIDERS, vendor_section
+from chalicelib.policy.settings.names_and_times import CRON
 from chalicelib.providers.cherryservers import gcfg, pool_definition
 from chalicelib.providers.clusterapi.node_template import parse_taint
 from chalicelib.providers.clusterapi.settings import parse_labels, parse_spec
@@ -94,7 +94,7 @@ def _words(text: str) -> list[Word]:
 
 
 def _labels(text: str) -> None:
-    section = section_of(PROVIDERS["clusterapi"])
+    section = vendor_section(PROVIDERS["clusterapi"])
     reader = next(field.kind for field in section.fields if field.key == "labels")
     reader.read(Scalar(text, plain=False, line=1, column=1), (), Diagnostics("a"))
 

@@ -13,10 +13,10 @@ import pytest
 
 from chalicelib.cluster.live_cluster import KeptLists, ReadResult, read_live_cluster
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore

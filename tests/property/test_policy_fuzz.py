@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from chalicelib.cli.option_overrides import with_options
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import Policy
 from chalicelib.policy.load import digest, load
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.amounts import examples
 from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 

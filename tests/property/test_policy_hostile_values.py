@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
 from chalicelib.policy.compiled import compiled
 from chalicelib.policy.document import json_schema
 from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import named_by
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.vendors.cherryservers import read_settings as cherryservers
 from chalicelib.policy.vendors.exoscale import read_settings as exoscale
 from chalicelib.policy.vendors.huaweicloud import read_settings as huaweicloud

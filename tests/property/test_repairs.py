@@ -21,9 +21,10 @@ from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.amounts import examples
 from tests.builders import NOW, node
 from tests.operations import new_operation

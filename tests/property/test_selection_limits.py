@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import BreakerState, Memory
-from chalicelib.model.policy import MaxDisruption
+from chalicelib.policy.settings.max_disruption import MaxDisruption
 from tests.amounts import examples
 from tests.builders import NOW
 from tests.unit.plan.selection_builder import SelectionBuilderPool, goes

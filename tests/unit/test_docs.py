@@ -21,7 +21,6 @@ from chalicelib.cluster.listed_resources import RESOURCES
 from chalicelib.functions.webhook import MAX_BODY, MAX_GAPS
 from chalicelib.functions.webhook_events import DEFAULT_REASONS, is_relevant, parse
 from chalicelib.model.memory import Backoff
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.operations.claims import CLAIM
 from chalicelib.operations.stuck import RULES as SWEEPING
@@ -33,8 +32,11 @@ from chalicelib.plan.removal import drain_rules
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, preferred_cores
 from chalicelib.plan.scale_up.placement import planned_nodes
 from chalicelib.plan.state import backoff
-from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
+from chalicelib.policy.option_tables import Status
 from chalicelib.policy.options import ROWS
+from chalicelib.policy.settings.cluster_options import AVAILABLE_EXPANDERS, Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.providers.kit import errors
 from chalicelib.reasons.text import text
 from chalicelib.runtime.mode_guard import permitted

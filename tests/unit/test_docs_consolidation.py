@@ -7,7 +7,6 @@ import re
 import pytest
 
 from chalicelib.model.memory import ReplacementState
-from chalicelib.model.policy import Consolidation
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.next_memory import MOST_OWNERS
@@ -21,6 +20,7 @@ from chalicelib.plan.removal.replacement_rows import (
     REMEMBERED,
 )
 from chalicelib.plan.removal.replacements import MOST_LEFT_OUT
+from chalicelib.policy.settings.consolidation import Consolidation
 from tests.unit.test_docs import RULES, rows
 
 SUBJECT = "consolidation"

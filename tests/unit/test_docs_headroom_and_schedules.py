@@ -9,9 +9,7 @@ import pytest
 
 from chalicelib.model.errors import InputErrors
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.plan import plan_builder
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.scaling_rules import sources
@@ -20,6 +18,10 @@ from chalicelib.plan.scale_up.rule_purchases import LATE
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy import horizontal_node_autoscaler
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.providers.huaweicloud import api
 from chalicelib.schedules import overlap
 from tests.builders import NOW, cluster, growth

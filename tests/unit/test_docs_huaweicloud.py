@@ -12,9 +12,9 @@ import pytest
 
 from chalicelib.cli.migrate.cce_policy import read_addon
 from chalicelib.model.node import SCALE_DOWN_DISABLED
-from chalicelib.model.policy import Policy
 from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.vendors import huaweicloud as settings
 from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.huaweicloud import (

@@ -16,12 +16,14 @@ from chalicelib.model.join_summary import (
     learnt_timeout,
 )
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory
-from chalicelib.model.policy import NodePrices, Options, Policy
-from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.scale_up.expected_prices import HORIZON, WORST, weighed
 from chalicelib.plan.state.join_statistics import LONGEST, MOST_STARTING, MOST_TIMES
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.builders import NOW, cluster, growth, node
 from tests.source_trees import ROOT
 from tests.unit.test_docs import rows

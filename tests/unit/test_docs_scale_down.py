@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import BreakerState, Memory, NodeMemory
-from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.timeouts import retry_delay
 from chalicelib.plan.removal.methods.unneeded import paused_timer, unneeded_timer
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.timeouts import retry_delay
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, cluster
 from tests.unit.plan.instances_builder import world_of

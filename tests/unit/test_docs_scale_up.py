@@ -14,11 +14,13 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Volume
-from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.storage import Claim, PersistentVolume, Storage
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import (
     NOW,
     ZONE,

@@ -176,7 +176,7 @@ def test_size_check_detects_growth_shrinkage_and_missing_rows() -> None:
 #: : The word Mode: where it is declared, where the document's text is parsed into
 #: one, and where it is read.
 _MAY_SAY_MODE = (
-    "chalicelib/model/policy.py",
+    "chalicelib/policy/settings/cluster_policy.py",
     "chalicelib/policy/",
     "chalicelib/runtime/mode_guard.py",
 )

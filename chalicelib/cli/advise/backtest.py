@@ -25,7 +25,8 @@ from chalicelib.cli.advise.history import (
     together,
 )
 from chalicelib.cli.advise.patterns import Pattern, days_text, fit, schedule_of
-from chalicelib.model.scaling_rules import Headroom, Schedule
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.schedules.cron import occurrences
 from chalicelib.schedules.overlap import Span as OpenTimes
 from chalicelib.schedules.overlap import both_open

@@ -16,10 +16,10 @@ from chalicelib.cli.advise.patterns import QUANTILE, days_text
 from chalicelib.cli.output import Block, Table, one_line
 from chalicelib.cli.policy_files import load_document, text_values, written
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.scaling_rules import Schedule
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.reasons.words import counted
 
 COMPUTED = "computed from ended operations and the prices of nodes"

@@ -27,7 +27,7 @@ from chalicelib.cli.advise.history import (
     local_dates,
     local_time,
 )
-from chalicelib.model.scaling_rules import Schedule
+from chalicelib.policy.settings.schedules import Schedule
 
 QUANTILE = 0.75
 """Of the days of a pattern, the share on which the proposed size suffices; the same

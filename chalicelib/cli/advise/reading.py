@@ -23,7 +23,7 @@ from chalicelib.model.join_summary import nearest_rank
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview
-from chalicelib.model.policy import Policy
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.store.leases import LastPass
 from chalicelib.store.memory_rows import KEPT, PRICED_KEPT
 from chalicelib.views.rows import unique_names

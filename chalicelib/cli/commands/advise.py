@@ -22,9 +22,9 @@ from chalicelib.cli.advise.reading import read_record, usual_zone
 from chalicelib.cli.output import Block, Table, emit, progress, warn
 from chalicelib.cli.store_access import add_table_argument, only_cluster, open_store, stored_policy
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
 from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.replay.recorded_decision import RecordedDecision
 
 _MOST_DAYS = 35

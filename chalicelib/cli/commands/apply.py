@@ -37,11 +37,12 @@ from chalicelib.cluster import objects
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.errors import ClusterError, NotFound
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
-from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.admission import Purpose
 from chalicelib.policy.compiled import compiled
 from chalicelib.policy.load import digest
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.runtime.mode_guard import permitted
 
 if TYPE_CHECKING:

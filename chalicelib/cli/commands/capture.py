@@ -19,8 +19,8 @@ from chalicelib.cli.arguments import add_cluster_arguments
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.live_cluster import add_management_namespace
 from chalicelib.cli.output import Table, emit, warn
-from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.cluster_options import Options
 
 _SILENT = 1.0  # seconds without a message, if standard error is not a terminal
 

@@ -30,8 +30,8 @@ from chalicelib.cli.live_cluster import (
 from chalicelib.cli.output import Block, Table, emit, progress, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
+from chalicelib.policy.settings.cluster_policy import Policy
 
 if TYPE_CHECKING:
     from chalicelib.cli.doctor.finding import DoctorContext

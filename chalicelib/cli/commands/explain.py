@@ -28,9 +28,9 @@ from chalicelib.cli.store_access import (
 )
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.views.cluster_view import coded, node_names
 
 if TYPE_CHECKING:

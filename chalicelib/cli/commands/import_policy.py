@@ -38,7 +38,7 @@ from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import Diagnostics, Scalar
-from chalicelib.policy.sections import ZONE
+from chalicelib.policy.settings.names_and_times import ZONE
 
 _LACKING = 1
 _WIDEST = 60

@@ -26,7 +26,8 @@ from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.output import Block, Table, emit, warn
 from chalicelib.cli.store_access import add_table_argument, note, open_store
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Options, Policy
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 
 if TYPE_CHECKING:
     from chalicelib.cli.cluster_cleanup import ClusterCleanup, Leftover, NotRemoved

@@ -15,13 +15,13 @@ from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, find
 from chalicelib.cluster.kubeconfig import from_kubeconfig
 from chalicelib.cluster.list_archive import watcher_key
 from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError
-from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import DEFAULT_PREFIX
 from chalicelib.model.secret import PARAMETER, SecretNotGiven, place_of
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.notify.notification_request import signature
 from chalicelib.policy.secret_names import named_by
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.alicloud import credentials as alicloud
 from chalicelib.providers.cherryservers import tokens
 from chalicelib.providers.cherryservers.definition_reader import from_gcfg

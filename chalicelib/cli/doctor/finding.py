@@ -18,8 +18,8 @@ from chalicelib.cluster.errors import Unavailable
 if TYPE_CHECKING:
     from chalicelib.cluster.client import KubeClient
     from chalicelib.model.plan import Plan
-    from chalicelib.model.policy import Policy
     from chalicelib.model.snapshot import Snapshot
+    from chalicelib.policy.settings.cluster_policy import Policy
     from chalicelib.providers.kit.base import Provider
 
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from chalicelib.cluster.storage import PRIORITIES
-from chalicelib.model.policy import ClusterReading, KubernetesAccess, Options, Policy
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, NAMESPACE, PLURAL, obeyed
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import ClusterReading, Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.cherryservers.tokens import IDS
 from chalicelib.providers.clusterapi.models import DEFAULT_GROUP
 from chalicelib.providers.clusterapi.settings import read_names, scope, to_management

@@ -12,9 +12,9 @@ from chalicelib.cli.doctor.needed_rules import capi_namespaces
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.pod import PodClass
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.predicates import matches_node
+from chalicelib.policy.settings.cluster_policy import Policy
 
 SHARE, MEMORY = 0.02, 100 * 2**20
 """A template may exceed the smallest real node by this share, or by these

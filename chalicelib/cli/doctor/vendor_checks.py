@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from chalicelib import DOCS
 from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy import Policy, RepairAction
 from chalicelib.model.secret import SecretNotGiven
 from chalicelib.policy.secret_names import named_by, observing
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_lifecycle import RepairAction
 from chalicelib.providers.kit.base import QuotaReader
 from chalicelib.runtime.mode_guard import permitted
 

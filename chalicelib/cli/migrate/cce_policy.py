@@ -19,11 +19,14 @@ from chalicelib.cli.migrate.autoscaler_input import ImportArguments
 from chalicelib.cli.migrate.autoscaler_policy import DNS_LABEL
 from chalicelib.cli.migrate.documents import kind_of, located_documents, mapping
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import KubernetesAccess, Options, Policy
 from chalicelib.model.quantity import parse_duration
-from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
+from chalicelib.model.scaling_rules import Rule, RuleObject
 from chalicelib.policy.diagnostics import quote
 from chalicelib.policy.horizontal_node_autoscaler import read_object
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.scale_up import ScaleUp
 
 PROVIDER = "huaweicloud"
 _ADDON = "autoscaler"

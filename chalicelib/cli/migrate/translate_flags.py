@@ -27,12 +27,12 @@ from chalicelib.cli.migrate.flag_table import (
 from chalicelib.cli.migrate.report import Draft, Verdict
 from chalicelib.cli.migrate.startup_taints import startup_taint_flag, unknown_startup_taints
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration, parse_duration
 from chalicelib.policy import diagnostics
 from chalicelib.policy.diagnostics import Diagnostics, quote
 from chalicelib.policy.option_tables import OptionDefinition, Status
 from chalicelib.policy.options import FLAGS, OptionValues, attribute, check_options, default_text
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.value_types import UNSET
 
 ArgumentsByFlag = Mapping[str, Sequence[Argument]]
@@ -200,7 +200,7 @@ def _read_scan_interval(arguments: Sequence[Argument], draft: Draft) -> None:
 
 
 def _read_options(options: ArgumentsByFlag, version: Version, draft: Draft) -> dict[str, Any]:
-    """Write options into the draft. Return the values in force by field of model.Options."""
+    """Write options into the draft. Return the values in force by field of Options."""
     in_force: dict[str, Any] = {}
     for flag, arguments in options.items():
         option = FLAGS[flag]

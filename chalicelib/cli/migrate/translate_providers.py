@@ -19,7 +19,7 @@ from chalicelib.cli.migrate.report import Draft, Verdict, copy_command
 from chalicelib.cli.migrate.translate_flags import read_boolean
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import Diagnostics, Scalar, quote
-from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.providers import PROVIDERS, vendor_section
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -215,7 +215,7 @@ def _read_setting(
 ) -> None:
     """Read one value of a setting as the provider's section of a policy does. Raises BadInput."""
     report = Diagnostics(place)
-    for field in section_of(PROVIDERS[provider]).fields:
+    for field in vendor_section(PROVIDERS[provider]).fields:
         if field.key == key:
             field.kind.read(Scalar(value, plain=False, line=1, column=1), path, report)
     report.check()

@@ -21,8 +21,6 @@ import msgspec
 from chalicelib.cluster.errors import ClusterError, Unauthorized
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress
-from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import TERMINATION_SLACK
 from chalicelib.operations.removal_progress import (
     NodeProgress,
     Progress,
@@ -40,6 +38,8 @@ from chalicelib.operations.steps.recheck import (
     with_recovery,
 )
 from chalicelib.operations.waiting import LEAST, PollBackoff
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import TERMINATION_SLACK
 
 EVICTIONS_PER_STEP = 20
 RETRY = 10.0
@@ -84,7 +84,7 @@ def grace_of(pod: PodState, options: Options) -> float:
 
 def time_of_further_groups(options: Options) -> float:
     """Return the seconds that groups add to the maximum duration of a removal: each group has its
-    own time for evictions and for waiting, and model/timeouts.py counts one of each."""
+    own time for evictions and for waiting, and policy/timeouts.py counts one of each."""
     one = options.max_pod_eviction_time + TERMINATION_SLACK
     total = sum(one + group.grace for group in eviction_groups(options))
     return max(0.0, total - one - options.max_graceful_termination_sec)

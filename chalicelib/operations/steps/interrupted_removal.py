@@ -42,13 +42,6 @@ from chalicelib.model.outcome import (
     Outcome,
     Succeeded,
 )
-from chalicelib.model.timeouts import (
-    LONGEST_NOTICE,
-    RETURN_TIME,
-    SHORTEST_NOTICE,
-    interruption_deadline,
-    leaving_time,
-)
 from chalicelib.model.timestamps import format_time
 from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import (
@@ -77,6 +70,13 @@ from chalicelib.operations.steps.remove_nodes import (
 )
 from chalicelib.operations.waiting import LEAST, RETRIED, PollBackoff, error_class_of
 from chalicelib.plan.state.interruptions import shows_signal
+from chalicelib.policy.timeouts import (
+    LONGEST_NOTICE,
+    RETURN_TIME,
+    SHORTEST_NOTICE,
+    interruption_deadline,
+    leaving_time,
+)
 from chalicelib.providers.kit.base import Provider
 from chalicelib.providers.kit.errors import ProviderError
 

@@ -19,9 +19,9 @@ import msgspec
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.outcome import NODE_RECOVERED, Outcome
-from chalicelib.model.policy import Options
 from chalicelib.operations.removal_progress import Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import NodeState, PodState, Recheck, StepContext
+from chalicelib.policy.settings.cluster_options import Options
 
 OVERDUE = 30.0
 FINISHED = frozenset({"Succeeded", "Failed"})

@@ -35,7 +35,6 @@ from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.model.timeouts import CONFIRM_TIME
 from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import (
     NodeState,
@@ -61,6 +60,7 @@ from chalicelib.operations.waiting import (
     reset_error_count,
     retry_pause,
 )
+from chalicelib.policy.timeouts import CONFIRM_TIME
 from chalicelib.providers.kit.base import OneChangeAtATime
 from chalicelib.providers.kit.errors import Conflict, ProviderError
 

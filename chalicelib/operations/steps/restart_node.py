@@ -21,7 +21,6 @@ import msgspec
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.timeouts import startup_deadline
 from chalicelib.operations.removal_progress import NodeProgress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import (
     NodeState,
@@ -40,6 +39,7 @@ from chalicelib.operations.steps.recheck import (
     recheck,
 )
 from chalicelib.operations.steps.remove_nodes import give_up, narrow, polled_later, undo
+from chalicelib.policy.timeouts import startup_deadline
 from chalicelib.providers.kit.base import NodeRestarter
 
 READY_POLL, LONGEST_READY_POLL = 10.0, 30.0

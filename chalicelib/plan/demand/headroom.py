@@ -13,14 +13,14 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.pod import PodClass, Toleration
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.model.scaling_rules import Headroom
 from chalicelib.plan.demand import Demand, blocking_reason
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolNames
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.headroom import Headroom
 
 _CORE = 1000  # maximum millicores of a virtual pod of a percentage
 _MEMORY = 4 * 2**30  # bytes, where the pods request no cpu at all

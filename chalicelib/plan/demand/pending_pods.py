@@ -14,12 +14,12 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.plan import IgnoredPods
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand import Demand, blocking_reason
 from chalicelib.plan.demand.arriving_pods import still_arriving, still_refusing
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.policy.settings.cluster_options import Options
 
 # Dropped only after the search for room on existing nodes.
 _BYSTANDERS = frozenset({ReasonCode.DAEMONSET_POD, ReasonCode.TOO_YOUNG})

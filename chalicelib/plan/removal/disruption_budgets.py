@@ -23,12 +23,14 @@ from functools import cached_property
 
 import msgspec
 
-from chalicelib.model.policy import ConsolidationMode, DisruptionBudget, NodeLimit, Window
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.removal.replacement_rows import on_their_way_out
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolNames, pools
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.schedules.maintenance_windows import closes
 
 DEFAULT = DisruptionBudget("default", NodeLimit(share=0.1))
@@ -125,10 +127,7 @@ class DisruptionBudgets:
                 continue
             until = None
             if budget.cron:
-                until = closes(
-                    Window(budget.cron, budget.duration, time_zone=budget.time_zone),
-                    self._state.now,
-                )
+                until = closes(budget, self._state.now)
                 if until is None:
                     continue
             for groups in sorted(self._scopes(budget)):

@@ -15,10 +15,10 @@ from enum import StrEnum
 import msgspec
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Controller, Snapshot
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
+from chalicelib.policy.settings.cluster_options import Options
 
 KNOWN_CONTROLLERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
 """Controllers that recreate a pod on another node."""

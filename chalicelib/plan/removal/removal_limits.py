@@ -22,7 +22,6 @@ from chalicelib.model.memory import HOUR, BreakerState
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.plan import Removal
-from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
@@ -33,6 +32,8 @@ from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
 from chalicelib.plan.state.pools import at_minimum, pools, spares
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.max_disruption import MaxDisruption
 from chalicelib.schedules.maintenance_windows import outside
 
 Condition = Callable[[SimulatedRemoval], Reason | None]

@@ -24,7 +24,6 @@ from chalicelib.model.plan import (
     ScaleUp,
     TaintUpdate,
 )
-from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.removal.candidates import find_candidates
@@ -49,6 +48,7 @@ from chalicelib.plan.state.due_nodes import remembered
 from chalicelib.plan.state.interruptions import reported
 from chalicelib.plan.state.spot_market import recommended
 from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget
+from chalicelib.policy.settings.consolidation import ConsolidationMode
 
 METHODS: tuple[Method, ...] = (Unneeded(),)
 """In the order in which they draw from the budgets."""

@@ -21,13 +21,13 @@ from chalicelib.model.memory import (
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.plan import EndedReplacement
 from chalicelib.model.reason import Reason
-from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.state import backoff
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.policy.timeouts import provision_time
 
 FIRST_BACKOFF = 3600.0
 LONGEST_BACKOFF = 86_400.0

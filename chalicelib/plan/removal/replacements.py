@@ -23,9 +23,7 @@ import msgspec
 from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, ScaleUp
-from chalicelib.model.policy import ConsolidationMode, DriftAction, NodeLifecycle, Policy
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.model.timeouts import operation_timeout
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.removal.candidates import DrainabilityChecker
 from chalicelib.plan.removal.consolidation.moves import Judge, JudgedMove
@@ -52,6 +50,10 @@ from chalicelib.plan.state.backoff import reason_of
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle
+from chalicelib.policy.timeouts import operation_timeout
 from chalicelib.reasons.text import sentence
 from chalicelib.schedules.maintenance_windows import allowed_for, called
 

@@ -14,9 +14,9 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, OperationKind
 from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import operation_timeout
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import operation_timeout
 
 REMOVE_STALE_TAINT = "cleanup"
 REMOVE_SOFT_TAINT = "unsoften"

@@ -14,7 +14,6 @@ import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
-from chalicelib.model.policy import Options
 from chalicelib.model.resources import MEMORY
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter, may_grow
 from chalicelib.plan.state.cluster_state import NodeGroupState
@@ -22,6 +21,7 @@ from chalicelib.plan.state.csi_topology import is_csi_topology
 from chalicelib.plan.state.local_storage import STORAGE_OF
 from chalicelib.plan.state.node_labels import own_keys
 from chalicelib.plan.state.zones import SEVERAL_ZONES
+from chalicelib.policy.settings.cluster_options import Options
 
 
 def free_capacity(sizes: Iterable[tuple[int, int]]) -> int:

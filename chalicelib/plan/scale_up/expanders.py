@@ -15,7 +15,6 @@ from math import inf, tanh
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY, Amounts
 from chalicelib.model.snapshot import PriorityConfig
@@ -32,6 +31,7 @@ from chalicelib.plan.scale_up.expected_prices import expected_prices
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.spot_market import late_groups
 from chalicelib.policy.go_patterns import pattern
+from chalicelib.policy.settings.node_prices import NodePrices
 
 RANDOM, LEAST_COST = "random", "least-cost"
 

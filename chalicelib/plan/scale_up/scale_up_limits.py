@@ -258,9 +258,9 @@ def enforce_min_size(
 
     This needs no pending pods: otherwise, after the minimum was raised or a group was shrunk
     manually, the group would stay below it. A minimum set by a schedule is always enforced
-    (schedules/apply.py), because its purpose is to have nodes ready in time. Cluster Autoscaler
-    compares maxNodesTotal with the size of the *group* here, so that a full cluster continues to
-    grow; here it is the size of the cluster, as everywhere.
+    (policy/open_schedules.py), because its purpose is to have nodes ready in time. Cluster
+    Autoscaler compares maxNodesTotal with the size of the *group* here, so that a full cluster
+    continues to grow; here it is the size of the cluster, as everywhere.
 
     Empty if no minimum is enforced and while the whole cluster is unhealthy. A zero-or-max group
     gets all its nodes or none. Groups that may not scale up now (may_grow) are left for a later

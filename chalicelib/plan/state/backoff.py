@@ -20,8 +20,8 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.memory import Backoff
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.policy.settings.cluster_options import Options
 
 FLAT = frozenset({"InstallFailed"})
 """Error classes of providers/kit/errors.py whose back-off has the same length each time."""

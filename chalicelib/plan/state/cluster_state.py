@@ -21,11 +21,9 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.pause import Pause, of_growth, of_removals
 from chalicelib.model.plan import Health
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import StorageCapacity
-from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
 from chalicelib.plan.state.group_membership import (
     Shares,
@@ -58,6 +56,9 @@ from chalicelib.plan.state.undelivered import judge_newcomers
 from chalicelib.plan.state.unfinished_nodes import Members, ObservedNodes, Unfinished
 from chalicelib.plan.state.zones import ZoneLabels, with_zones, zone_label, zones_of_group
 from chalicelib.plan.tables import Bools, Ints
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.timeouts import provision_time
 
 
 class NodeGroupState(msgspec.Struct, frozen=True):

@@ -16,12 +16,17 @@ from chalicelib.model.group import Instance
 from chalicelib.model.memory import GroupRenewal, NodeMemory, ReplacementState, SickCondition
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairAction, RepairRule
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_age import earliest, instances_by_node
 from chalicelib.plan.state.pools import PoolNames
 from chalicelib.plan.state.renewals import JudgedNode, judge_successors
+from chalicelib.policy.settings.node_lifecycle import (
+    DriftAction,
+    NodeLifecycle,
+    RepairAction,
+    RepairRule,
+)
 
 MOST_CONDITIONS = 20
 """Conditions by which one node is remembered as sick."""

@@ -25,8 +25,8 @@ import msgspec
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Control, GroupMemory, Memory, PurchaseRow, ScaleUpRequest
 from chalicelib.model.purchases import with_purchase
-from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
+from chalicelib.policy.timeouts import provision_time
 
 SILENCE = 900.0
 """Seconds without a pass after which others may have done anything; at

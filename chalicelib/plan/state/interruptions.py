@@ -20,8 +20,8 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import HOUR, GroupMemory, InterruptionNotice
 from chalicelib.model.node import TO_BE_DELETED, Condition, Node, Taint
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.policy import InterruptionAction, Spot
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.policy.settings.spot import InterruptionAction, Spot
 
 REBALANCE_TAINT = "aws-node-termination-handler/rebalance-recommendation"
 """A recommendation: such a node may be interrupted some time. It is no notice."""

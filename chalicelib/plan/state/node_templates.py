@@ -26,7 +26,6 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import LearntTemplate, Part, StatedTemplate, Undelivered
 from chalicelib.model.node import DELETION_CANDIDATE, HOSTNAME_LABEL, TO_BE_DELETED, Node
 from chalicelib.model.pod import Pod, PodClass, Toleration
-from chalicelib.model.policy import Options
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, Amounts, is_device
 from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.plan.predicates import matches_node, untolerated
@@ -49,6 +48,7 @@ from chalicelib.plan.state.vendor_templates import (
     next_statement,
     statement,
 )
+from chalicelib.policy.settings.cluster_options import Options
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
 _SETTLED = 60.0  # seconds that a node must have been ready, strictly, to serve as a template

@@ -16,9 +16,9 @@ from enum import StrEnum
 
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.plan import Health
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import ANNOUNCING_LABELS, CPU, MEMORY, offers_device
+from chalicelib.policy.settings.cluster_options import Options
 
 _NOT_READY_TAINTS = frozenset(
     {

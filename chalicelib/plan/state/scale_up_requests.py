@@ -16,10 +16,10 @@ from chalicelib.model.group import InstanceError
 from chalicelib.model.memory import Backoff, GroupMemory, PurchaseRow, ScaleUpRequest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.purchases import request_of, still_missing, without_failed
-from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.policy.timeouts import provision_time
 
 
 def resolve_scale_up_requests(state: ClusterState) -> ClusterState:

@@ -11,7 +11,7 @@ import msgspec
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import LearntTemplate
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Spot
+from chalicelib.policy.settings.spot import Spot
 
 _SPOT_LABELS = (
     ("node.alibabacloud.com/spot-strategy", frozenset({"SpotWithPriceLimit", "SpotAsPriceGo"})),

@@ -17,13 +17,14 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.join_summary import nearest_rank
 from chalicelib.model.memory import HOUR, GroupMemory, InterruptionNotice, InterruptionRisk
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Policy, RebalanceAction, Spot
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.interruptions import REBALANCE_TAINT
 from chalicelib.plan.state.spot_groups import vendor_pool
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.spot import RebalanceAction, Spot
+from chalicelib.policy.timeouts import provision_time
 
 HALF_LIFE = 7 * 24 * HOUR
 """Seconds after which what was learnt of a group counts half."""

@@ -21,7 +21,6 @@ import msgspec
 
 from chalicelib.model.memory import Memory, Undelivered
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node, Taint
-from chalicelib.model.policy import Options
 from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.predicates import BLOCKING
@@ -39,6 +38,7 @@ from chalicelib.plan.state.node_templates import (
 )
 from chalicelib.plan.state.readiness import STATUS_PREFIX, Bucket, is_startup_taint
 from chalicelib.plan.state.zones import SEVERAL_ZONES, zone_label
+from chalicelib.policy.settings.cluster_options import Options
 
 # A node that has one of these is on its way out, or somebody has set it apart.
 _NOT_PASSING = frozenset({

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.value_types import (
     BOOLEAN,
     SECRET,

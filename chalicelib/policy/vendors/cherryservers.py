@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.value_types import (
     BOOLEAN,
     SECRET,

@@ -221,9 +221,9 @@ class CapiSection(VendorSettings, frozen=True):
         ),
     ] = True
     stuck_after: Annotated[
-        float,
+        float | None,
         duration(),
         "A Machine whose infrastructure fails for so long (conditions) counts as failed; if not "
         "given, only where it "
         "speaks of stock or quota, after 2m.",
-    ] = 0.0
+    ] = None

@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.net.vendor_hosts import CCE_REGIONS
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.value_types import (
     BOOLEAN,
     SECRET,

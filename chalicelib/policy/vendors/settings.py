@@ -1,12 +1,9 @@
 """How a vendor's settings are declared, and how the texts that a policy keeps become the
 value that its provider uses.
 
-    zone: Annotated[str, text("a zone", …), "Zone of the cluster."]
-
-is a key of the document (`zone`, in lowerCamelCase), its check, its text in docs/policy.md and its
-JSON schema; a field without a default is required. policy/providers.py reads documents by these
-fields, with lines. `typed` reads the texts of a stored policy by the same checks, because a
-provider is also built without a document that was just read. Rules about several settings at once
+Its fields are declared like every setting (policy/schema.py). policy/providers.py reads documents
+by these fields, with lines. `typed` reads the texts of a stored policy by the same checks, because
+a provider is also built without a document that was just read. Rules about several settings at once
 are functions beside the struct, because only the provider knows the groups, too.
 """
 
@@ -14,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_origin
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
-from chalicelib.policy.value_types import SECRET, ValueType, amount
+from chalicelib.policy.schema import Field, fields_of
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.value_types import SECRET, amount
 
 B = TypeVar("B")
 S = TypeVar("S", bound="VendorSettings")
@@ -92,43 +90,15 @@ class VendorSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return {resource: value for resource, value in amounts.items() if value is not None}
 
 
-class VendorSetting(msgspec.Struct, frozen=True):
-    """One key. example: of a value, shown where a required key is missing. default:
-    None where there is none."""
-
-    key: str
-    attribute: str
-    kind: ValueType
-    meaning: str
-    required: bool
-    default: Any
-    example: str
-
-    @property
-    def missing(self) -> tuple[str, str]:
-        """Problem and remedy of a document without it."""
-        return (
-            "is missing",
-            f"add {self.key}: {self.example}" if self.example else f"write {self.key}: …",
-        )
-
-
 @cache
-def settings_of(struct: type[VendorSettings]) -> tuple[VendorSetting, ...]:
+def settings_of(struct: type[VendorSettings]) -> tuple[Field, ...]:
     """Return the keys of a vendor, in the order of its page."""
-    settings = []
-    for field in msgspec.structs.fields(struct):
-        if get_origin(field.type) is not Annotated:
-            continue  # a value that is derived from others, such as the groups
-        kind, meaning = field.type.__metadata__
-        example = kind.example or (f"outscaler/prod/{struct.vendor}" if kind is SECRET else "")
-        default = None if field.required else field.default
-        settings.append(
-            VendorSetting(
-                field.encode_name, field.name, kind, meaning, field.required, default, example
-            )
-        )
-    return tuple(settings)
+    return tuple(
+        msgspec.structs.replace(field, example=f"{field.key}: outscaler/prod/{struct.vendor}")
+        if field.kind is SECRET
+        else field
+        for field in fields_of(struct)
+    )
 
 
 def keys_of(struct: type[VendorSettings]) -> frozenset[str]:

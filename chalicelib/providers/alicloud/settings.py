@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.secret import place_of
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.vendors.alicloud import GROUPS, AlicloudSection
 from chalicelib.policy.vendors.settings import typed
 

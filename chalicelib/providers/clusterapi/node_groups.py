@@ -23,9 +23,9 @@ import msgspec
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, MissingData
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
 from chalicelib.providers.clusterapi.capi_state import (
     CapiState,
@@ -198,7 +198,7 @@ class _CapiGroupBuilder:
         self._settings = settings
         self._overrides = overrides
         self._infra = infra
-        self._patience = Patience(now, settings.stuck_after)
+        self._patience = Patience(now, settings.stuck_after or 0.0)
         self._identity = identity
 
         def is_own(machine: CapiMachine) -> bool:

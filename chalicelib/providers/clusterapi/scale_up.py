@@ -27,7 +27,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Outcome, Succeeded
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import (
     DEPLOYMENT,
     MACHINE,

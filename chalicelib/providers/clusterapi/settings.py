@@ -19,8 +19,8 @@ from typing import Any, cast
 import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretNotGiven, SecretUnavailable
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.vendors.clusterapi import CapiSection
 from chalicelib.policy.vendors.settings import typed
 from chalicelib.providers.clusterapi.models import (

@@ -9,7 +9,7 @@ and what all changes share.
     the operation is   then
     pending            poll again with growing delay; after ten minutes the scale-up request's own
                        timer takes over. A scale-up that is given up at its deadline
-                       (model/timeouts.py) would back the group off while its nodes arrive
+                       (policy/timeouts.py) would back the group off while its nodes arrive
     failure            failed, with the class of its reason: missing stock or quota is
                        known in the next message
     success, timeout   read the pool until the machines exist or the vendor has stopped creating

@@ -19,8 +19,9 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Outcome
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,

@@ -17,8 +17,8 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.kit.errors import ProviderError, Transient
 
 

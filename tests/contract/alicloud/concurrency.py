@@ -14,9 +14,9 @@ from collections.abc import Callable
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.alicloud.models import (
     GONE_SOON,

@@ -14,7 +14,7 @@ from chalicelib.cli.doctor.finding import DoctorContext
 from chalicelib.cli.doctor.vendor_checks import check_permissions
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.policy import Policy as OutscalerPolicy
+from chalicelib.policy.settings.cluster_policy import Policy as OutscalerPolicy
 from chalicelib.providers.alicloud.credentials import of_this_process
 from chalicelib.providers.kit.errors import Unauthorized
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest

@@ -12,7 +12,8 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.registry import build
 from infra.emulators.controllers.capi.controller import ClusterApi

@@ -17,9 +17,9 @@ import pytest
 from chalicelib.model.group import InstanceState, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
-from chalicelib.model.policy import Options
 from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.aws_faults import FunctionKilled
 from infra.emulators.controllers import objects

@@ -16,7 +16,7 @@ from chalicelib.cluster.connect import connect
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.clusterapi.scale_up import MAY_LOWER_FOR
 from chalicelib.providers.kit.base import Connection, Observation, Provider
 from chalicelib.providers.kit.errors import InvalidRequest, Transient

@@ -12,7 +12,7 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.kit.errors import InvalidRequest, Transient, Unauthorized
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.models import FORGOTTEN_AFTER, CapiAnnotations
 from chalicelib.providers.kit.errors import Conflict, Throttled, Transient

@@ -16,7 +16,7 @@ from chalicelib.cluster.connect import connect
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError
 from chalicelib.providers.kit.services import ProviderServices
@@ -174,7 +174,7 @@ def test_capi_workload_cluster_used_as_management_cluster_names_the_setting(two:
 
 def test_capi_unreachable_management_cluster_stops_only_this_provider(two: Two) -> None:
     """The policy's other providers are built and called; this one reports the error."""
-    from chalicelib.model.policy import Policy
+    from chalicelib.policy.settings.cluster_policy import Policy
 
     policy = Policy(
         "test",

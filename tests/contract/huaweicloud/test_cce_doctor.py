@@ -7,8 +7,9 @@ from __future__ import annotations
 from chalicelib.cli.doctor.finding import DoctorContext
 from chalicelib.cli.doctor.registry import CHECKS, examine
 from chalicelib.cluster.node_groups import read_node_groups
-from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 NOW = 1_800_000_000.0

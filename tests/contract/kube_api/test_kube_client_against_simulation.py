@@ -29,7 +29,7 @@ from chalicelib.cluster.objects import (
     remove_taint,
 )
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.kube.auth import RbacRule, User, granted
 from infra.emulators.kube.disruption import reconcile_budgets
 from infra.emulators.kube.faults import KubeFault

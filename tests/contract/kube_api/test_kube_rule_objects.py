@@ -17,8 +17,8 @@ from chalicelib.cluster.connect import connect
 from chalicelib.cluster.live_cluster import read_live_cluster
 from chalicelib.journal.events import Event
 from chalicelib.journal.recorder import ClusterWriter
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.scaling_rules import RuleObject
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW, filled_store

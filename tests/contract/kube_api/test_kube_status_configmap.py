@@ -20,7 +20,8 @@ from chalicelib.journal.carry_over import PublishedStatus
 from chalicelib.journal.recorder import ClusterWriter
 from chalicelib.journal.status_configmap import KEY, publish
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import KubernetesAccess, Options
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.kube.auth import MASTERS, User
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer

@@ -13,8 +13,8 @@ import msgspec
 from chalicelib.cluster import api_types
 from chalicelib.cluster.node_decoding import node_from_wire
 from chalicelib.model.node import Node
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.cherryservers.pool_definition import fingerprint
 from chalicelib.providers.cherryservers.provider import CherryServers

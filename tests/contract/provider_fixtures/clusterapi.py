@@ -21,7 +21,7 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.cluster.transport import Dial, open_connection
 from chalicelib.model.node import Node
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.kit.services import ProviderServices
 from chalicelib.providers.registry import build

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.kit.services import Cache, ProviderServices

@@ -19,8 +19,8 @@ import msgspec
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.kit.base import Observation
 from tests.property.corrupted_objects import HOSTILE, spoil
 

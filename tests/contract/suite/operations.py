@@ -11,9 +11,9 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.aws_faults import FunctionKilled

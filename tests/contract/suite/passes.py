@@ -12,8 +12,10 @@ from chalicelib.cluster.node_groups import read_node_groups
 from chalicelib.model.memory import Memory
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import cluster
 from tests.contract.suite.operations import OperationDriver
 

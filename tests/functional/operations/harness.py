@@ -22,8 +22,8 @@ from chalicelib.cluster.connect import connect
 from chalicelib.model.group import Instance
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.policy import Policy
 from chalicelib.operations.runner import handle
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.kit.base import Provider
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store

@@ -8,8 +8,8 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.errors import Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import OperationKind, OperationState
-from chalicelib.model.policy import Policy
 from chalicelib.operations.runner import handle
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.store.tables import POLICIES
 from tests.functional.operations.harness import POLICY, OperationHarness
 

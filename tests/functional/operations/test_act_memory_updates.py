@@ -14,9 +14,9 @@ from chalicelib.model.memory import (
 )
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.operations.step_context import NOT_STARTED
+from chalicelib.policy.settings.cluster_options import Options
 from tests.operations import new_operation
 
 NOW = 1_795_245_654.0

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import OperationKind, OperationState
-from chalicelib.model.policy import Policy
 from chalicelib.net.time_limit import time_left
 from chalicelib.operations.runner import BUDGET, REPORTED, STEP
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.kit import errors
 from chalicelib.providers.kit.base import Provider
 from infra.emulators.fake_provider import InMemoryProvider

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.kit.services import ProviderServices

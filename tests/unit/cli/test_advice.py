@@ -33,8 +33,9 @@ from chalicelib.cli.advise.history import (
 from chalicelib.cli.advise.output import entry_of
 from chalicelib.cli.advise.patterns import Pattern, days_text, fit, quantile, schedule_of
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.schedules.cron import occurrences
 from chalicelib.schedules.maintenance_windows import check_cron
 from chalicelib.store.gauge_ring import GaugePoint

@@ -16,8 +16,9 @@ from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.plan_output import as_blocks, as_document, summary
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import ConsolidationMode, NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder
 from tests.cases import each_row
 from tests.unit.plan.consolidation_fixture import (

@@ -13,8 +13,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import GroupVerdict, Plan
-from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.cases import each_row
 
 AT = 1795245654.0

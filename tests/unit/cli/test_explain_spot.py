@@ -14,20 +14,14 @@ from chalicelib.cli.explain_view import ExplainContext, Explanation
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk, Memory
 from chalicelib.model.node import Condition, Taint
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    InterruptionAction,
-    Mode,
-    NodeLifecycle,
-    NodePrices,
-    Policy,
-    RebalanceAction,
-    RepairRule,
-    Spot,
-)
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.spot import InterruptionAction, RebalanceAction, Spot
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 TYPE = "node.kubernetes.io/instance-type"

@@ -24,10 +24,10 @@ from chalicelib.model.plan import (
     ScaleUp,
     UnschedulablePods,
 )
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.scaling_rules import ScaleUp as ScaleUpPolicy
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.scale_up import ScaleUp as ScaleUpPolicy
 from tests.builders import NOW, ClusterBuilder, cluster
 
 

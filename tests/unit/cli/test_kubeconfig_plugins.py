@@ -17,7 +17,7 @@ from chalicelib.cluster.connect import connect
 from chalicelib.cluster.credentials import CredentialProvider
 from chalicelib.cluster.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.certificates import CertificateAuthority
 from tests.cases import each_row
 from tests.unit.cluster.support import kubeconfig

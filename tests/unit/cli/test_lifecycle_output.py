@@ -17,8 +17,9 @@ from chalicelib.cli.plan_output import as_blocks, as_document
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import LifecycleVerdict, Plan, Removal, Restart
-from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.views.lifecycle import summary
 from tests.builders import NOW, cluster
 from tests.cases import each_row

@@ -16,11 +16,11 @@ from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import GroupVerdict, HeadroomVerdict, Plan, RuleVerdict, ScaleUp
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule, RuleObject
-from chalicelib.model.scaling_rules import ScaleUp as MayGrow
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.scale_up import ScaleUp as MayGrow
 from tests.unit.cluster.test_horizontal_node_autoscalers import rule_object
 from tests.unit.cluster.test_saved_cluster import _group, _node, _write
 

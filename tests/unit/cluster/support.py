@@ -13,7 +13,7 @@ from typing import Any
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.cluster.credentials import KubeCredential
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.scripted_http_server import HttpScript
 
 TOKEN = "a-token-nobody-may-see"

@@ -16,8 +16,8 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.cluster.credentials import EksLogin, KubeCredential
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret, SecretUnavailable
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen, fingerprint
 from tests.cases import each_row
 from tests.unit.cluster.support import ScriptedSecrets, Waits, file_client, kubeconfig, status

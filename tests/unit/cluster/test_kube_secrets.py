@@ -21,8 +21,8 @@ from chalicelib.aws.secrets_manager import SecretsManagerReader, eks_endpoint, e
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.certificates import CertificateAuthority
 from tests.cases import each_row
 

@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.cluster.connect import connect, from_kubeconfig
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.certificates import CertificateAuthority
 from tests.cases import each_row
 from tests.unit.cluster.support import TOKEN, ScriptedSecrets, b64, kubeconfig

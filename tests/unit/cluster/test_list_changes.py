@@ -15,9 +15,9 @@ from chalicelib.cluster.connect import connect
 from chalicelib.cluster.errors import ClusterError
 from chalicelib.cluster.list_state import LONGEST
 from chalicelib.cluster.live_cluster import CONNECTED_FOR, KeptLists, ReadResult, read_live_cluster
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

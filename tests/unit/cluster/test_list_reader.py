@@ -19,7 +19,7 @@ from chalicelib.cluster.list_page import HOSTED, ReadBounds
 from chalicelib.cluster.list_reader import FIRST, ListReader
 from chalicelib.cluster.listed_resources import RESOURCES
 from chalicelib.model.errors import MemoryExceeded
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.cluster.support import client, status
 

@@ -10,8 +10,8 @@ import yaml
 
 from chalicelib.cluster.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS
 from chalicelib.cluster.storage import NAMESPACE
-from chalicelib.model.policy import Options
 from chalicelib.operations.drain_recheck import CONTROLLERS
+from chalicelib.policy.settings.cluster_options import Options
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
 # (group, resource, verb) -> the call that needs it. The table of cluster/listed_resources.py has

@@ -17,9 +17,10 @@ from chalicelib.journal.recorder import Recorder, record_outcome, record_plan, r
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate, UnschedulablePods
-from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Metrics
 from chalicelib.store.codec import fingerprint
 from chalicelib.store.journal import CounterTotals, JournalEntry
 from tests.operations import new_operation

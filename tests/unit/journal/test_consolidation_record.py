@@ -19,9 +19,9 @@ from chalicelib.model.plan import (
     NodeVerdict,
     Plan,
 )
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.replacement_rows import ended_rows
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.views.consolidation import replacement_action, replacement_views
 from chalicelib.views.journal_lines import sentence
 from tests.operations import new_operation

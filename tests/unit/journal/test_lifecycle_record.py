@@ -21,9 +21,12 @@ from chalicelib.model.operation import (
 )
 from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, InProgress, Succeeded
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
-from chalicelib.model.policy import Mode, NodeLifecycle, Policy, Spot
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle
+from chalicelib.policy.settings.spot import Spot
 from chalicelib.reasons.text import disruption_words
 from chalicelib.views.consolidation import replacement_action, replacement_views
 from chalicelib.views.journal_lines import sentence

@@ -11,8 +11,8 @@ from chalicelib.model.errors import InputErrors
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Health
-from chalicelib.model.policy import Metrics
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.cluster_policy import Metrics
 from tests.cases import each_row
 from tests.unit.journal.support import NOW, RecordFixture, ended, plan, refused
 from tests.unit.journal.test_metrics import crowded

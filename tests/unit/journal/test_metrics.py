@@ -29,9 +29,10 @@ from chalicelib.model.plan import (
     Removal,
     ScaleUp,
 )
-from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Metrics
 from chalicelib.providers.kit.errors import OutOfStock
 from chalicelib.store.errors import StoreUnavailable
 from tests.cases import each_row

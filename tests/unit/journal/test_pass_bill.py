@@ -14,8 +14,9 @@ from chalicelib.journal.recorder import Recorder, record_plan
 from chalicelib.model.bill import ClusterBill, CostParts
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.policy import Metrics, Options, Policy
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Metrics, Policy
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.leases import LastPass
 from infra.emulators.memory_table import MemoryAccount

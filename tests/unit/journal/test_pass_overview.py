@@ -17,9 +17,11 @@ from chalicelib.model.overview import (
     SpotOverview,
 )
 from chalicelib.model.plan import GroupVerdict, Health, Plan, Removal, ScaleUp, UnschedulablePods
-from chalicelib.model.policy import NodePrices, Policy, Spot
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.spot import Spot
 from chalicelib.store.gauge_ring import GaugePoint
 from tests.builders import NOW, ClusterBuilder, node
 

@@ -24,10 +24,10 @@ from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, UnschedulablePods
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.notify.conditions import ClusterFacts, conditions, workload
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.store.leases import PassFailure, ScanState
 from tests.operations import new_operation
 

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from chalicelib.model.notification import NoticeSeverity, Notifications
+from chalicelib.model.notification import NoticeSeverity
 from chalicelib.notify.conditions import NoticeCondition
 from chalicelib.notify.notices import (
     CLOSED,
@@ -23,6 +23,7 @@ from chalicelib.notify.notices import (
     decide,
     delivered,
 )
+from chalicelib.policy.settings.notifications import Notifications
 
 NOW = 1_795_000_000.0
 ALL = Notifications(

@@ -14,9 +14,9 @@ import msgspec
 from chalicelib.model.group import Instance
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import Recheck, StepContext
+from chalicelib.policy.settings.cluster_options import Options
 from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.operations import new_operation

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.model.policy import Options
+from chalicelib.policy.settings.cluster_options import Options
 from tests.cases import each_row
 from tests.unit.operations.harness import OperationFixture, interrupted, remove, restart
 

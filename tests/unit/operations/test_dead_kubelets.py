@@ -13,8 +13,8 @@ from chalicelib.model.memory import GroupMemory
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import NODE_RECOVERED, Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.operations.memory_updates import memory_updates
+from chalicelib.policy.settings.cluster_options import Options
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove, restart
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from chalicelib.cluster import errors as kube
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.operations.runner import give_up
 from chalicelib.operations.steps.drain import EVICTIONS_PER_STEP
+from chalicelib.policy.settings.cluster_options import Options
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove
 from tests.unit.operations.test_removal_steps import kept

@@ -5,11 +5,11 @@ from __future__ import annotations
 from chalicelib.cluster import errors as kube
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import operation_timeout
 from chalicelib.operations.ordering import deadline_of
 from chalicelib.operations.step_context import PodState, Recheck
 from chalicelib.operations.steps.drain import eviction_groups, grace_of, group_of
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import operation_timeout
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove
 from tests.unit.operations.test_drain_steps import drained, evicted

@@ -16,16 +16,16 @@ from chalicelib.model.outcome import (
     Outcome,
     Succeeded,
 )
-from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import (
+from chalicelib.operations.runner import give_up
+from chalicelib.operations.step_context import Recheck
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import (
     LONGEST_NOTICE,
     RETURN_TIME,
     SHORTEST_NOTICE,
     interruption_deadline,
     leaving_time,
 )
-from chalicelib.operations.runner import give_up
-from chalicelib.operations.step_context import Recheck
 from chalicelib.providers.kit import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, interrupted, remove

@@ -10,8 +10,8 @@ import pytest
 from chalicelib.cluster.connect import connect
 from chalicelib.cluster.errors import NotFound, Unavailable
 from chalicelib.model.node import Taint
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.operations.kube_node_api import KubeNodes
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

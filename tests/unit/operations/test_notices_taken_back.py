@@ -20,9 +20,9 @@ from chalicelib.model.outcome import (
     Outcome,
     Succeeded,
 )
-from chalicelib.model.policy import Options
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.operations.step_context import StepContext
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, interrupted

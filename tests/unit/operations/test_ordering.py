@@ -10,8 +10,6 @@ import msgspec
 
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, OperationState
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress
-from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import interruption_deadline, operation_timeout
 from chalicelib.operations.ordering import (
     AFTER,
     SOON,
@@ -19,6 +17,8 @@ from chalicelib.operations.ordering import (
     blocked_by_other_operation,
     deadline_of,
 )
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import interruption_deadline, operation_timeout
 from tests.cases import each_row
 from tests.operations import new_operation
 

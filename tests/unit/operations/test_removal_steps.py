@@ -5,9 +5,9 @@ import msgspec
 from chalicelib.cluster import errors as kube
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.operations.step_context import Recheck
 from chalicelib.operations.waiting import MAX_TRIES
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove

@@ -10,11 +10,11 @@ import msgspec
 
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Succeeded
-from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import STARTUP
 from chalicelib.operations.runner import give_up, run_step
 from chalicelib.operations.step_context import Recheck
 from chalicelib.operations.steps.restart_node import NOT_READY
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import STARTUP
 from chalicelib.providers.kit import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import OperationFixture, restart

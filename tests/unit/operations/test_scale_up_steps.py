@@ -8,10 +8,10 @@ from chalicelib.cluster.errors import Forbidden, Unavailable
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import BROKEN, Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.timeouts import PROVISION
 from chalicelib.operations.runner import give_up, run_step
 from chalicelib.operations.step_context import OWN
 from chalicelib.operations.steps.scale_up import ANNOUNCED, LATE, NOT_NEEDED
+from chalicelib.policy.timeouts import PROVISION
 from chalicelib.providers.kit import errors
 from chalicelib.providers.kit.base import Provider
 from infra.emulators.fake_provider import Purchase

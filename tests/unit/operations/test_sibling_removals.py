@@ -11,7 +11,6 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import InProgress
-from chalicelib.model.policy import Options
 from chalicelib.net.sockets import allowance
 from chalicelib.operations.claims import CLAIM, MARGIN, SHORTEST, Executor
 from chalicelib.operations.sibling_removals import (
@@ -21,6 +20,7 @@ from chalicelib.operations.sibling_removals import (
     RELEASED,
     Siblings,
 )
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store.errors import OperationClaimed
 from tests.cases import each_row
 from tests.operations import new_operation

@@ -7,13 +7,13 @@ from __future__ import annotations
 from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succeeded
-from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import retry_delay
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.operations.removal_progress import KEY
 from chalicelib.operations.runner import DEFINITIONS
 from chalicelib.operations.step_context import NOT_STARTED
 from chalicelib.operations.steps.interrupted_removal import INTERRUPTED_REMOVAL
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import retry_delay
 from tests.cases import each_row
 from tests.unit.operations.harness import START, interrupted, remove, restart
 

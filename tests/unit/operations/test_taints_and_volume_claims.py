@@ -7,8 +7,8 @@ import msgspec
 from chalicelib.cluster import errors as kube
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.operations.waiting import PollBackoff
+from chalicelib.policy.settings.cluster_options import Options
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove
 from tests.unit.operations.test_removal_steps import kept

@@ -13,10 +13,11 @@ from chalicelib.aws.object_bucket import BucketFailure
 from chalicelib.cluster.connect import connect
 from chalicelib.cluster.list_archive import ListArchive
 from chalicelib.cluster.live_cluster import KeptLists
-from chalicelib.model.policy import ClusterReading, KubernetesAccess, Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.passes.cluster_reading import connected, observe, share_lists
+from chalicelib.policy.settings.cluster_policy import ClusterReading, Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.runtime.runtime import Runtime, build
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.kube.faults import KubeFault

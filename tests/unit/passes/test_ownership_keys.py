@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.passes.foreign_groups import former_keys, ownership_keys
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from tests.builders import cluster
 from tests.operations import new_operation
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.policy import Options
 from chalicelib.passes import taint_writer
 from chalicelib.plan.removal.taint_updates import REMOVE_STALE_TAINT
+from chalicelib.policy.settings.cluster_options import Options
 
 
 def test_hundreds_of_old_taints_are_removed_over_several_passes(

@@ -13,8 +13,9 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.policy import KubernetesAccess, Options
 from chalicelib.passes.taint_writer import SOFT_REMOVALS, apply
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

@@ -17,19 +17,16 @@ from chalicelib.model.group import Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import ConsolidationReport, Plan
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DisruptionBudget,
-    Mode,
-    NodeLimit,
-    NodePrices,
-    Options,
-    Policy,
-)
 from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 TYPE = "node.kubernetes.io/instance-type"

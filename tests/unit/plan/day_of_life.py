@@ -17,9 +17,10 @@ from chalicelib.model.node import Condition
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import NodeLifecycle, Policy
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.unit.plan.lifecycle_fixture import HOUR, OLD_NODE, policy
 

@@ -8,10 +8,12 @@ import msgspec
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.scaling_rules import Headroom
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, ClusterBuilder, cluster
 
 GIB = 2**30

@@ -22,10 +22,12 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from infra.emulators.controllers.scheduler.cluster_view import Surroundings
 from infra.emulators.controllers.scheduler.scheduler import schedule_once
 

@@ -14,9 +14,11 @@ from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.plan import GroupVerdict, Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, ClusterBuilder, cluster
 from tests.operations import new_operation
 

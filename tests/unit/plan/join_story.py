@@ -11,8 +11,9 @@ from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory, ScaleUpRequest
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, cluster, node
 
 DAY = 86_400.0

@@ -12,18 +12,15 @@ import msgspec
 from chalicelib.model.memory import Memory, NodeMemory, SickCondition
 from chalicelib.model.node import Condition
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import (
-    Consolidation,
-    DisruptionBudget,
-    Mode,
-    NodeLifecycle,
-    NodeLimit,
-    Options,
-    Policy,
-    RepairRule,
-)
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 HOUR, DAY = 3600.0, 86_400.0

@@ -17,15 +17,6 @@ from chalicelib.model.memory import (
     ReplacementState,
 )
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DisruptionBudget,
-    Mode,
-    NodeLimit,
-    Options,
-    Policy,
-)
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.removal.removal_limits import RemovalLimits
@@ -35,6 +26,12 @@ from chalicelib.plan.simulation.cluster_builder import build as build_simulated
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.operations import new_operation
 

@@ -10,12 +10,17 @@ import msgspec
 
 from chalicelib.model.memory import BreakerState, Memory, NodeMemory
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.policy import DisruptionBudget, MaxDisruption, Mode, Options, Policy, Window
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.methods.unneeded import timer_reason
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.operations import new_operation
 

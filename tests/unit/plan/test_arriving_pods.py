@@ -16,9 +16,9 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, OperationStatus
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import REFUSAL_WAIT
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.state.backoff import fail, in_backoff, stale
+from chalicelib.policy.settings.cluster_options import Options
 from tests.builders import NOW, cluster, growth, node
 from tests.unit.plan.instances_builder import STOCK, anchored, asked, with_machines
 

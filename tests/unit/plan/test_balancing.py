@@ -10,11 +10,12 @@ import pytest
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import Node, Taint
-from chalicelib.model.policy import Options, Policy
 from chalicelib.plan.predicates import untolerated
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity, split
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 KI = 1024

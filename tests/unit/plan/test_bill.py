@@ -16,12 +16,15 @@ from chalicelib.model.group import Instance, InstanceError, InstanceState, Pool
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.pod import Owner
-from chalicelib.model.policy import NodePrices, Policy, Spot
-from chalicelib.model.scaling_rules import Headroom, Metric, Rule
+from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.model.snapshot import Controller
 from chalicelib.plan import cost_bound
 from chalicelib.plan.bill import apportioned, cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ClusterBuilder, amounts, node
 
 SIZES = {"s": ("2", "8Gi", 0.10), "m": ("4", "16Gi", 0.20), "l": ("8", "32Gi", 0.40)}

@@ -12,16 +12,13 @@ import pytest
 
 from chalicelib.model.memory import HOUR, DrainedOwner, GroupMemory, Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    Mode,
-    NodePrices,
-    Options,
-    Policy,
-)
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays
 
 WEB, TINY = "default/ReplicaSet/web", "default/ReplicaSet/tiny"

@@ -12,10 +12,12 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.reference_data import SHARED, needs_shared
 
 BURST = SHARED / "data" / "cases" / "burst"

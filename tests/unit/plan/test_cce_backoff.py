@@ -7,9 +7,9 @@ import pytest
 
 from chalicelib.model.group import InstanceError, Pool
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.state.backoff import FLAT, fail, in_backoff
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit import errors
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, verdict
 from tests.unit.plan.instances_builder import (

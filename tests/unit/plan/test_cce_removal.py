@@ -11,10 +11,11 @@ import pytest
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED
-from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, having, node, stays
 from tests.unit.plan.selection_builder import SelectionBuilderPool as Candidates
 from tests.unit.plan.selection_builder import counts, goes, why

@@ -11,12 +11,14 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Owner
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
+from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.plan.plan_builder import IGNORE_TAINT, MOST_WARNINGS
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.builders import NOW, ClusterBuilder, node
 
 ONLY_RULES = ScaleUp(unschedulable_pods=False)

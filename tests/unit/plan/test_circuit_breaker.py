@@ -8,9 +8,11 @@ import pytest
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import BreakerState, Memory
-from chalicelib.model.policy import MaxDisruption, Mode, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW
 from tests.unit.plan.selection_builder import Picked, SelectionBuilderPool, counts, goes, why
 

@@ -10,9 +10,9 @@ import pytest
 
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.pod import Volume
-from chalicelib.model.policy import Options
 from chalicelib.model.storage import Claim, CSINode, Storage, StorageClass
 from chalicelib.plan.state.readiness import is_ready, lacks_device
+from chalicelib.policy.settings.cluster_options import Options
 from tests.builders import NOW, ClusterBuilder, cluster, coming, growth, node, words
 
 DRIVER = "ebs.csi.aws.com"

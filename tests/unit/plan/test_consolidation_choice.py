@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from chalicelib.model.group import Pool
-from chalicelib.model.policy import ConsolidationMode, NodeLimit, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.builders import ZONE, even, having, near, node
 from tests.unit.plan.consolidation_fixture import (
     TYPE,

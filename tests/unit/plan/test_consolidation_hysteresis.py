@@ -12,10 +12,11 @@ import pytest
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import ConsolidationMemory, Memory
-from chalicelib.model.policy import ConsolidationMode, NodeLimit
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal.consolidation.costs import PriceHistory
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.builders import NOW, OLD, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import (
     TYPE,

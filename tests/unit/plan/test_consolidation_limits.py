@@ -14,19 +14,17 @@ from chalicelib.model.group import Pool
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import Toleration
-from chalicelib.model.policy import (
-    ConsolidationMode,
-    DisruptionBudget,
-    MaxDisruption,
-    NodeLifecycle,
-    NodeLimit,
-    RepairRule,
-    Spot,
-)
 from chalicelib.model.reason import DisruptionReason, ReasonCode
-from chalicelib.model.scaling_rules import Headroom, Metric, Rule
+from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.model.snapshot import MissingData
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, cluster, having, node
 from tests.unit.plan.consolidation_fixture import (
     TYPE,

@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Condition
-from chalicelib.model.policy import DriftAction, NodeLifecycle
+from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle
 from tests.builders import NOW, ClusterBuilder, having
 from tests.cases import each_row
 from tests.unit.plan.lifecycle_fixture import (

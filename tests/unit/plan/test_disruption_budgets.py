@@ -20,13 +20,15 @@ from chalicelib.model.memory import (
     ReplacementState,
 )
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.policy import DisruptionBudget, MaxDisruption, NodeLimit
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.demand.scaling_rules.allocation_rate import Rates, RuleRemovalGuard
 from chalicelib.plan.demand.scaling_rules.sources import BoundRule
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.state.pools import pools
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.builders import NOW
 from tests.cases import each_row
 from tests.unit.plan.selection_builder import SelectionBuilderPool

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from chalicelib.model.pod import Owner, Pod, PodClass, Volume
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Controller, PodDisruptionBudget
 from chalicelib.plan.removal import drain_rules
 from chalicelib.plan.removal.drain_rules import MOVABLE, Action, DrainContext
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, having, stays
 

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
-from chalicelib.model.policy import Options
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.reasons import text
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 

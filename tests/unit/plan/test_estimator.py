@@ -5,11 +5,11 @@ from __future__ import annotations
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.pod import HostPort
-from chalicelib.model.policy import Policy
 from chalicelib.plan.scale_up.estimator import PodRequest, orders
 from chalicelib.plan.simulation.cluster_builder import build as floor
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, expected, growth, having, node
 
 

@@ -8,12 +8,15 @@ import pytest
 
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, NodePrices, Options, Policy
-from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.scale_up.expected_prices import expected_prices, weighed
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 from tests.unit.plan.instances_builder import group_verdict
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.memory import ReplacementState
-from chalicelib.model.policy import DriftAction, NodeLifecycle
+from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle
 from tests.builders import NOW
 from tests.cases import each_row
 from tests.unit.plan.day_of_life import DayOfLife, StoryNode

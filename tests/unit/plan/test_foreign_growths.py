@@ -11,9 +11,11 @@ import msgspec
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.memory import Control, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.foreign_growths import after_pass, left, with_others
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.store.codec import decode, encode
 from tests.builders import NOW, ClusterBuilder, cluster, growth
 from tests.cases import each_row

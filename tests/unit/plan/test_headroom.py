@@ -12,9 +12,9 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Taint
 from chalicelib.model.pod import Toleration
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.scaling_rules import Headroom
 from chalicelib.model.selector import Selector
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.settings.headroom import Headroom
 from tests.builders import (
     NOW,
     ZONE,

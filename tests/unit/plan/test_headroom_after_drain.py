@@ -11,8 +11,8 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.scaling_rules import Headroom
 from chalicelib.model.selector import Selector
+from chalicelib.policy.settings.headroom import Headroom
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, coming, growth, near, node, stays
 from tests.unit.plan.headroom_builder import GIB, busy, decided, gone, plan
 

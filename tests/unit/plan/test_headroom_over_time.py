@@ -7,7 +7,7 @@ import msgspec
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.scaling_rules import Headroom
+from chalicelib.policy.settings.headroom import Headroom
 from tests.builders import NOW, ClusterBuilder, cluster, coming, growth
 from tests.unit.plan.headroom_builder import SPARE, decided, said
 

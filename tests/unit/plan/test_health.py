@@ -11,9 +11,9 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import TO_BE_DELETED, Condition, Taint
 from chalicelib.model.operation import OperationKind, RemovalTarget
-from chalicelib.model.policy import Options
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.state.readiness import Bucket, works
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node, stays
 from tests.unit.plan.instances_builder import (

@@ -13,7 +13,7 @@ import pytest
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import LearntTemplate, Memory
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.scaling_rules import Headroom
+from chalicelib.policy.settings.headroom import Headroom
 from tests.unit.plan.hour_of_joins import (
     DAY,
     HOUR,

@@ -11,10 +11,10 @@ import pytest
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.join_summary import learnt_timeout
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory, ScaleUpRequest
-from chalicelib.model.policy import Policy
-from chalicelib.model.scaling_rules import ScaleUp
-from chalicelib.model.timeouts import PROVISION
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.scale_up import ScaleUp
+from chalicelib.policy.timeouts import PROVISION
 from tests.builders import NOW, OLD, cluster, node
 from tests.unit.plan.instances_builder import group_verdict
 from tests.unit.plan.join_story import JoinStory, instance, new_node

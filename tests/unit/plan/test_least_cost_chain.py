@@ -13,9 +13,12 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import HostPort
-from chalicelib.model.policy import Mode, NodePrices, Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 PRICES = NodePrices(cpu=1.0, memory=0.125, gpu=10.0)

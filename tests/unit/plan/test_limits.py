@@ -9,10 +9,11 @@ import pytest
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import sentence, text
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 

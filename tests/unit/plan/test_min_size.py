@@ -12,9 +12,10 @@ import pytest
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.policy import Options, Policy
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter, enforce_min_size
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.operations import new_operation
 

@@ -10,9 +10,9 @@ import pytest
 
 from chalicelib.model.memory import LearntTemplate, Memory
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Options
 from chalicelib.model.resources import ANNOUNCING_LABELS
 from chalicelib.plan.state.readiness import is_ready
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.alicloud import node_template as alicloud
 from chalicelib.providers.huaweicloud import node_template as huaweicloud
 from chalicelib.reasons.text import sentence

@@ -27,22 +27,18 @@ from chalicelib.model.memory import (
 from chalicelib.model.node import Condition
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import ABANDONED, Failed
-from chalicelib.model.policy import (
-    Consolidation,
-    DriftAction,
-    NodeLifecycle,
-    NodePrices,
-    Options,
-    RepairAction,
-    Spot,
-    Window,
-)
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import MissingData
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal.methods.node_lifecycle import MOST_TRIED
 from chalicelib.plan.state.due_nodes import age_limit
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.consolidation import Consolidation
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle, RepairAction
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ClusterBuilder, cluster, having, node
 from tests.operations import new_operation
 from tests.unit.plan.lifecycle_fixture import (

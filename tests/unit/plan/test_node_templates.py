@@ -11,12 +11,12 @@ import pytest
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, ScaleUpRequest
 from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Taint
 from chalicelib.model.pod import Owner
-from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.model.storage import CSINode, Storage
 from chalicelib.plan.state.cluster_state import Occupancy
 from chalicelib.plan.state.node_templates import Template, learn, templates
 from chalicelib.plan.state.readiness import lacks_device
+from chalicelib.policy.settings.cluster_options import Options
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node
 
 # pods there are believed to be what they claim

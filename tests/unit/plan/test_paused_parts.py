@@ -10,9 +10,11 @@ import pytest
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node
 from tests.unit.plan.instances_builder import anchored, seen, with_machines
 

@@ -10,10 +10,10 @@ import pytest
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 

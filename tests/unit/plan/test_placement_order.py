@@ -12,13 +12,13 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
 from chalicelib.model.pod import PreferredTerm
-from chalicelib.model.policy import Policy
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.scale_up.placement.every_order import _RandomNumbers, _SchedulerScore
 from chalicelib.plan.simulation.cluster_builder import build as build_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, expected
 
 

@@ -9,12 +9,15 @@ import pytest
 
 from chalicelib.model.group import DEAREST, NodeGroup
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Mode, NodePrices, Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import NoPrice, Price, PriceSource, date_of, price_book
 from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 TYPE = "node.kubernetes.io/instance-type"

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.prices import node_price, pod_rates
 from chalicelib.plan.scale_up.expanders import (
@@ -16,6 +15,7 @@ from chalicelib.plan.scale_up.expanders import (
     preferred_cores,
     price_score,
 )
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import amounts, node
 
 TYPE = "node.kubernetes.io/instance-type"

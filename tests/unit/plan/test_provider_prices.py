@@ -12,10 +12,13 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, NodePrices, Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import node_price, pod_rates
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, amounts, cluster, growth, node
 
 TYPE = "node.kubernetes.io/instance-type"

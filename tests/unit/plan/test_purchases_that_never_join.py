@@ -13,16 +13,11 @@ import pytest
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DisruptionBudget,
-    DriftAction,
-    NodeLifecycle,
-    NodeLimit,
-    RepairRule,
-)
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle, RepairRule
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.unit.plan.hour_of_joins import (
     HOUR,
     MINUTE,

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Policy
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.removal.pod_destinations import IncrementalPodTopology
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.property.clusters import make
 from tests.property.objects import NOW
 from tests.property.snapshot_reader import read

@@ -11,7 +11,6 @@ import pytest
 
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Taint
-from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal.candidates import Candidate, find_candidates, utilization_reason
@@ -21,6 +20,8 @@ from chalicelib.plan.simulation.cluster_builder import build as build_simulated
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, stays
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.memory import GroupMemory, GroupRenewal
-from chalicelib.model.policy import DriftAction, NodeLifecycle
 from chalicelib.plan.state.renewals import fields_of
+from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle
 from tests.cases import each_row
 from tests.unit.plan.day_of_life import DayOfLife, StoryNode, StoryPod
 from tests.unit.plan.lifecycle_fixture import DAY, DEADLOCK, HOUR

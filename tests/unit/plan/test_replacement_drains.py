@@ -7,8 +7,12 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import DisruptionBudget, Mode, NodeLimit, NodePrices, Policy
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW
 from tests.unit.plan.replacement_story import FULL, machines, replacement
 

@@ -16,7 +16,6 @@ from chalicelib.model.memory import (
     PurchasedNodes,
     ReplacementState,
 )
-from chalicelib.model.policy import Consolidation, ConsolidationMode, NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.replacement_rows import (
     FIRST_BACKOFF,
@@ -26,6 +25,8 @@ from chalicelib.plan.removal.replacement_rows import (
     failed,
     with_operations,
 )
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, node
 from tests.unit.plan.replacement_story import (
     FULL,

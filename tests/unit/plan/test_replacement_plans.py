@@ -21,14 +21,6 @@ from chalicelib.model.memory import (
 from chalicelib.model.node import DELETION_CANDIDATE, Taint
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import ConsolidationReport, Plan
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    Mode,
-    NodePrices,
-    Options,
-    Policy,
-)
 from chalicelib.plan.next_memory import MOST_OWNERS
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal import removal_planner as planner
@@ -39,6 +31,11 @@ from chalicelib.plan.removal.methods.consolidation import ConsolidationResult
 from chalicelib.plan.removal.replacement_rows import failed, softly_tainted
 from chalicelib.plan.removal.replacements import advance
 from chalicelib.plan.removal.simulate import SimulatedRemoval, TrialResult
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW, ClusterBuilder, stays
 from tests.unit.plan.replacement_story import (
     COST,

@@ -19,18 +19,15 @@ from chalicelib.model.memory import (
     ReplacementState,
 )
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DisruptionBudget,
-    MaxDisruption,
-    NodeLimit,
-    NodePrices,
-    Window,
-)
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.plan.removal.replacement_rows import on_their_way_out, propose_row, softly_tainted
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.builders import NOW
 from tests.unit.plan.replacement_story import (
     BOUGHT,

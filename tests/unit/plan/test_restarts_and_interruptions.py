@@ -21,16 +21,20 @@ from chalicelib.model.operation import (
     RemovalTarget,
 )
 from chalicelib.model.plan import Plan, Removal, Restart
-from chalicelib.model.policy import (
-    DisruptionBudget,
-    MaxDisruption,
-    Mode,
-    NodeLimit,
-    Options,
-    Policy,
-)
 from chalicelib.model.reason import DisruptionReason, ReasonCode
-from chalicelib.model.timeouts import (
+from chalicelib.plan import planner
+from chalicelib.plan.removal.disruption_command import DisruptionCommand
+from chalicelib.plan.removal.removal_limits import RemovalLimits
+from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disruption
+from chalicelib.plan.removal.taint_updates import taint_updates
+from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.timeouts import (
     CONFIRM_TIME,
     RETURN_TIME,
     SLACK,
@@ -38,12 +42,6 @@ from chalicelib.model.timeouts import (
     leaving_time,
     operation_timeout,
 )
-from chalicelib.plan import planner
-from chalicelib.plan.removal.disruption_command import DisruptionCommand
-from chalicelib.plan.removal.removal_limits import RemovalLimits
-from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disruption
-from chalicelib.plan.removal.taint_updates import taint_updates
-from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.operations import new_operation
 from tests.unit.plan.instances_builder import anchored, asked, repaired

@@ -12,10 +12,10 @@ from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, PurchaseRow, ScaleUpRequest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
-from chalicelib.model.policy import Options
 from chalicelib.model.purchases import request_of
-from chalicelib.model.timeouts import PROVISION, provision_deadline
 from chalicelib.operations.memory_updates import memory_updates
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import PROVISION, provision_deadline
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 from tests.unit.plan.instances_builder import (
     STOCK,

@@ -16,7 +16,6 @@ import pytest
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.plan import Removal, ScaleUp
-from chalicelib.model.policy import MaxDisruption, Policy
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.removal import removal_planner as planner
 from chalicelib.plan.removal.candidates import Candidate, utilization_reason
@@ -26,6 +25,8 @@ from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.simulation.cluster_builder import build as build_simulated
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.max_disruption import MaxDisruption
 from tests.builders import NOW, cluster
 from tests.unit.plan.selection_builder import DRAINS, SelectionBuilderPool, counts, goes, why
 

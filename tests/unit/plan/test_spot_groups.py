@@ -13,9 +13,13 @@ from chalicelib.model.memory import Backoff, GroupMemory, InterruptionRisk, Memo
 from chalicelib.model.node import Taint
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Toleration
-from chalicelib.model.policy import Mode, NodePrices, Options, Policy, Spot
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 TYPE = "node.kubernetes.io/instance-type"

@@ -33,24 +33,21 @@ from chalicelib.model.operation import (
 from chalicelib.model.outcome import NOTICE_TAKEN_BACK, Failed
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan, Removal
-from chalicelib.model.policy import (
-    DisruptionBudget,
-    InterruptionAction,
-    MaxDisruption,
-    Mode,
-    NodeLimit,
-    Options,
-    Policy,
-    Spot,
-    Window,
-)
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.selector import Selector
-from chalicelib.model.timeouts import RETURN_TIME, leaving_time
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.spot import InterruptionAction, Spot
+from chalicelib.policy.timeouts import RETURN_TIME, leaving_time
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, expected, growth, node, stays
 
 CCE = "node-problem-controller.cce.io/SpotPriceNodeReclaimNotification"

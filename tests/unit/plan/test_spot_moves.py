@@ -12,16 +12,13 @@ import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, InterruptionRisk, Memory, NodeMemory
 from chalicelib.model.node import Taint
-from chalicelib.model.policy import (
-    ConsolidationMode,
-    DisruptionBudget,
-    NodeLimit,
-    NodePrices,
-    Policy,
-    RebalanceAction,
-    Spot,
-)
 from chalicelib.model.reason import DisruptionReason
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.spot import RebalanceAction, Spot
 from tests.builders import NOW, OLD, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import (
     Machine,

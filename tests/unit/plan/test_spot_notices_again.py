@@ -10,8 +10,11 @@ from chalicelib.model.memory import GroupMemory, InterruptionNotice, Interruptio
 from chalicelib.model.node import TO_BE_DELETED, Condition, Taint
 from chalicelib.model.operation import SIGNAL, OperationState
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy, Spot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "NoSchedule")

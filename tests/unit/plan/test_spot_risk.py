@@ -9,12 +9,16 @@ import pytest
 
 from chalicelib.model.group import Pool
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk, Memory
-from chalicelib.model.policy import Consolidation, Mode, NodePrices, Policy, Spot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.scale_up.expanders import expander_context
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.spot_market import hazard, next_risk, risk_premium, spot_groups
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairRule, Spot
 from chalicelib.model.reason import ReasonCode
+from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle, RepairRule
+from chalicelib.policy.settings.spot import Spot
 from tests.unit.plan.hour_of_joins import HOUR, MINUTE, START, HourOfJoins, Json, Shape
 from tests.unit.plan.test_groups_in_several_zones import first_then, in_zone, spread
 

@@ -12,10 +12,11 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.policy import Options, Policy
-from chalicelib.model.timeouts import operation_timeout
 from chalicelib.plan.removal.taint_updates import TAKEN_BACK_AFTER, taint_updates
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.timeouts import operation_timeout
 from tests.builders import NOW, ClusterBuilder, cluster
 from tests.cases import each_row
 from tests.operations import new_operation

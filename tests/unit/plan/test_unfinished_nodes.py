@@ -13,11 +13,13 @@ from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, Undeliv
 from chalicelib.model.node import Taint
 from chalicelib.model.plan import Plan, PodPlacement
 from chalicelib.model.pod import Toleration
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.unfinished_nodes import Unfinished
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW, ClusterBuilder, amounts, cluster, even, growth, having, node
 
 FUSE: dict[str, Any] = {"extra": {"smarter-devices/fuse": 4}}

@@ -13,12 +13,14 @@ from chalicelib.model.operation import AwaitedPods, OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import PodClass
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.purchases import digest_of, owner_of, request_of
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.what_if import GroupBounds, with_bounds
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import (
     NOW,
     ZONE,

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Options, Policy
 from chalicelib.plan.removal.candidates import Usage, Utilization
 from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 from tests.property.snapshot_reader import read
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_policy import Policy
 from tests.unit.plan.storage_objects import (
     DRIVER,
     HOST,

@@ -11,9 +11,11 @@ import pytest
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from tests.builders import NOW
 from tests.builders import node as built
 from tests.unit.plan.storage_objects import (

@@ -10,7 +10,6 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.pod import Pod, PodClass, Volume
-from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import Claim
 from chalicelib.plan.what_if import (
@@ -21,6 +20,7 @@ from chalicelib.plan.what_if import (
     with_pods,
     without_nodes,
 )
+from chalicelib.policy.settings.cluster_options import Options
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.operations import new_operation
 

@@ -12,9 +12,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.model.policy import Policy
-from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
+from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.horizontal_node_autoscaler import MOST_SENTENCES, obeyed, read_object
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.cases import each_row
 
 POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.providers import PROVIDERS, vendor_section
 from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.alicloud.settings import AlicloudSettings, read_settings
 from tests.cases import each_row
@@ -56,7 +56,7 @@ def test_alicloud_settings_round_trip_through_a_dump() -> None:
 
 
 def test_alicloud_settings_table_has_exactly_the_providers_settings() -> None:
-    section = section_of(PROVIDERS["alicloud"])
+    section = vendor_section(PROVIDERS["alicloud"])
     assert {field.key for field in section.fields} == keys_of(AlicloudSettings)
     assert section.by_key
 

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.providers import PROVIDERS, vendor_section
 from chalicelib.policy.vendors.cherryservers import CherryBounds, CherrySettings, read_settings
 from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT, KEYS, read_definitions
@@ -131,7 +131,7 @@ def test_cherryservers_definitions_are_dumped_as_a_mapping_and_not_as_json() -> 
 
 
 def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> None:
-    section = section_of(PROVIDERS["cherryservers"])
+    section = vendor_section(PROVIDERS["cherryservers"])
     assert {field.key for field in section.fields} == keys_of(CherrySettings)
     assert section.by_key
     for key in (*KEYS.values(), CLOUD_INIT):

@@ -15,20 +15,18 @@ import pytest
 
 import chalicelib
 from chalicelib.model.errors import InputErrors
-from chalicelib.model.policy import (
-    DisruptionBudget,
-    GroupPolicy,
-    KubernetesAccess,
-    NodeLimit,
-    Policy,
-    Webhook,
-    Window,
-)
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.struct_form import parts_of
 from chalicelib.policy import compiled as module
 from chalicelib.policy.compiled import LARGEST, NotUsable, compiled, decompiled, form_version
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.event_webhook import Webhook
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.unit.policy import (
     policy_documents,
     test_policy_alicloud,

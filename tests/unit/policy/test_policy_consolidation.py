@@ -6,17 +6,13 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DisruptionBudget,
-    Effort,
-    NodeLimit,
-    NodePrices,
-    Policy,
-)
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Effort
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import GOOD, HEAD, with_spec
 from tests.unit.policy.refused_documents import Case

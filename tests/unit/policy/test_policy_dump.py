@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -11,31 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.cli.serialize_policy import dump
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    DisruptionBudget,
-    DriftAction,
-    Effort,
-    GroupPolicy,
-    InterruptionAction,
-    KubernetesAccess,
-    MaxDisruption,
-    Mode,
-    NodeLifecycle,
-    NodeLimit,
-    NodePrices,
-    Options,
-    Policy,
-    RebalanceAction,
-    RepairRule,
-    Spot,
-    Webhook,
-    Window,
-)
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.model.scaling_rules import Headroom, Metric, Rule, ScaleUp, Schedule
+from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Effort
+from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
+from chalicelib.policy.settings.event_webhook import Webhook
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle, RepairRule
+from chalicelib.policy.settings.node_limit import NodeLimit
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.scale_up import ScaleUp
+from chalicelib.policy.settings.schedules import Schedule
+from chalicelib.policy.settings.spot import InterruptionAction, RebalanceAction, Spot
 from infra.tools.policy_reference import EXAMPLE, reference
 from tests.amounts import examples
 from tests.unit.policy.policy_documents import ARCHITECTURE
@@ -81,7 +76,10 @@ def _option(name: str, type_: str) -> st.SearchStrategy[Any]:
 
 options = st.fixed_dictionaries(
     {},
-    optional={name: _option(name, str(type_)) for name, type_ in Options.__annotations__.items()},
+    optional={
+        name: _option(name, str(kind) if get_args(kind) else kind.__name__)
+        for name, kind in get_type_hints(Options).items()
+    },
 ).map(lambda values: Options(**values))
 access = st.one_of(
     st.builds(

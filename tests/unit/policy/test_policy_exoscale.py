@@ -7,7 +7,7 @@ import pytest
 from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.providers import PROVIDERS, vendor_section
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings, read_settings
 from chalicelib.policy.vendors.settings import keys_of
 from tests.cases import each_row
@@ -73,7 +73,7 @@ def test_exoscale_settings_round_trip_through_a_dump() -> None:
 
 
 def test_exoscale_settings_table_has_exactly_the_providers_settings() -> None:
-    section = section_of(PROVIDERS["exoscale"])
+    section = vendor_section(PROVIDERS["exoscale"])
     assert {field.key for field in section.fields} == keys_of(ExoscaleSettings)
     assert section.by_key
 

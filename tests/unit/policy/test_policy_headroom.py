@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.model.scaling_rules import Headroom
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.headroom import Headroom
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.refused_documents import Case

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 
-from chalicelib.model.policy import (
-    GroupPolicy,
-    KubernetesAccess,
-    MaxDisruption,
-    Mode,
-    NodePrices,
-    Options,
-    Policy,
-    Webhook,
-    Window,
-)
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM
 from chalicelib.policy.load import digest, load
-from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS
-from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.providers import PROVIDERS, vendor_section
+from chalicelib.policy.settings.cluster_options import AVAILABLE_EXPANDERS, Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.event_webhook import Webhook
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.max_disruption import MaxDisruption
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings, to_management
 from tests.cases import each_row
@@ -327,7 +324,7 @@ def test_policy_group_id_that_cannot_match_is_warned_about() -> None:
 
 
 def test_policy_validation_accepts_what_the_provider_accepts() -> None:
-    assert {field.key for field in section_of(PROVIDERS["clusterapi"]).fields} == keys_of(
+    assert {field.key for field in vendor_section(PROVIDERS["clusterapi"]).fields} == keys_of(
         CapiSettings
     )
     settings = read(

@@ -5,9 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.cli.serialize_policy import dump
-from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairAction, RepairRule
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.compiled import compiled, decompiled
+from chalicelib.policy.settings.node_lifecycle import (
+    DriftAction,
+    NodeLifecycle,
+    RepairAction,
+    RepairRule,
+)
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import GOOD, with_spec
 from tests.unit.policy.refused_documents import Case

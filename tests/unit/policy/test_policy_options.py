@@ -9,10 +9,12 @@ import pytest
 
 from chalicelib.cli.option_overrides import with_options as override
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.policy.load import load
 from chalicelib.policy.option_tables import OptionDefinition, Status
 from chalicelib.policy.options import FLAGS, ROWS, attribute, default_text
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.node_prices import NodePrices
 from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.policy.policy_documents import with_options

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.policy.load import load
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import GOOD, with_spec
 from tests.unit.policy.test_policy_refusals import refusals

@@ -8,9 +8,9 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from chalicelib.model.errors import InputErrors
-from chalicelib.model.scaling_rules import Schedule
 from chalicelib.policy.load import load
-from chalicelib.schedules.apply import apply_scheduled_bounds
+from chalicelib.policy.open_schedules import apply_scheduled_bounds
+from chalicelib.policy.settings.schedules import Schedule
 from tests.builders import cluster
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.policy import InterruptionAction, NodePrices, RebalanceAction, Spot
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.policy.compiled import compiled, decompiled
+from chalicelib.policy.settings.node_prices import NodePrices
+from chalicelib.policy.settings.scale_up import ScaleUp
+from chalicelib.policy.settings.spot import InterruptionAction, RebalanceAction, Spot
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import GOOD, with_spec
 from tests.unit.policy.refused_documents import Case

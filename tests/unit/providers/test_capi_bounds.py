@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.clusterapi.models import CapiAnnotations
 from chalicelib.providers.clusterapi.node_groups import CapiBounds, read_bounds, read_options
 from tests.cases import each_row

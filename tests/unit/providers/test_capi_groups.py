@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.clusterapi.capi_state import CapiState, gives_way, rolling_out
 from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings

@@ -6,8 +6,8 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.timestamps import parse_time
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings

@@ -8,8 +8,8 @@ import pytest
 from chalicelib.cluster.connect import connect
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers.clusterapi.provider import build
 from chalicelib.providers.clusterapi.settings import CapiManagement, to_management
 from chalicelib.providers.kit.base import Connection

@@ -10,7 +10,8 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.policy import GroupPolicy, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.kit.base import Connection
 from chalicelib.providers.kit.errors import InvalidRequest
 from chalicelib.providers.registry import build, names, providers

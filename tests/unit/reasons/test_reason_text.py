@@ -17,9 +17,9 @@ from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.plan import GroupVerdict, Plan, UnschedulablePods
-from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import lasting_first, sentence, text
 from chalicelib.views.cluster_view import pod_views
 from tests.builders import (

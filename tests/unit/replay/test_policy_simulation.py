@@ -10,16 +10,13 @@ import pytest
 from chalicelib.model.group import Instance, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.policy import (
-    Consolidation,
-    ConsolidationMode,
-    Mode,
-    NodeLimit,
-    Options,
-    Policy,
-)
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.replay.policy_simulation import Comparison, Inputs, PolicyCost, ReadyTimes, compare
 from chalicelib.replay.recorded_decision import RecordedDecision
 from tests.builders import NOW, ClusterBuilder, node

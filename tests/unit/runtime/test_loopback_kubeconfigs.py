@@ -8,7 +8,8 @@ import pytest
 
 from chalicelib.cluster import errors
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.runtime.runtime import LAMBDA, from_environment
 from infra.emulators.deployed_functions import queues
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen

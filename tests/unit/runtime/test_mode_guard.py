@@ -4,7 +4,8 @@ other module reads the mode.
 
 from __future__ import annotations
 
-from chalicelib.model.policy import Mode, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.runtime.mode_guard import permitted
 from tests.cases import each_row
 

@@ -10,7 +10,8 @@ import pytest
 
 from chalicelib.cluster.client import KubeClient
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.providers import registry
 from chalicelib.providers.kit.base import Provider
 from chalicelib.providers.kit.services import ProviderServices

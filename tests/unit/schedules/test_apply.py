@@ -11,12 +11,16 @@ import pytest
 from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import GroupPolicy, Mode, Options, Policy
-from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.open_schedules import apply_scheduled_bounds, apply_schedules
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.runtime.mode_guard import permitted
-from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 from tests.builders import ClusterBuilder, cluster, growth, node
 
 HOUR = 3600.0

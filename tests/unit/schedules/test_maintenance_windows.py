@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Window
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.policy.settings.maintenance_window import Window
 from chalicelib.schedules.maintenance_windows import (
     allowed_for,
     check_cron,

@@ -11,10 +11,12 @@ import msgspec
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.foreign_growths import after_pass, with_others
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
 from chalicelib.shadow.comparison import (
     advance,
     answered,

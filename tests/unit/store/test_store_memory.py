@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.model.memory import BreakerState, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import Condition, Node
-from chalicelib.model.policy import Options
 from chalicelib.plan.state.node_templates import learn
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store.errors import LeaseLost, StaleWrite
 from chalicelib.store.memory_rows import ChangedTimes, confirm
 from chalicelib.store.tables import BREAKER, GROUPS, HEAD, HeadRow, MemoryRow

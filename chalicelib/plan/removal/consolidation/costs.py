@@ -19,13 +19,13 @@ import numpy as np
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
-from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.spot_market import recommended, risk_premium
 from chalicelib.plan.tables import Ints
+from chalicelib.policy.timeouts import provision_time
 
 HORIZON = 24.0
 """Hours over which a cost that is paid once is spread."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.policy import Consolidation, Effort
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.candidates import Candidate
@@ -31,6 +30,7 @@ from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.tables import Bools, Ints, integers
+from chalicelib.policy.settings.consolidation import Consolidation, Effort
 
 EFFORTS: Mapping[Effort, tuple[int, int]] = {
     Effort.LOW: (3, 500),

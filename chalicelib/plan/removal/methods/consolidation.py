@@ -27,7 +27,6 @@ from chalicelib.model.plan import (
     PoolCost,
     Removal,
 )
-from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.bought_back import owner_of
@@ -47,6 +46,7 @@ from chalicelib.plan.removal.replacements import Advance, Reservation, advance
 from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.pools import pool_id
+from chalicelib.policy.settings.consolidation import ConsolidationMode
 from chalicelib.reasons.text import sentence
 
 REPEAT_AFTER = 300.0

@@ -22,7 +22,6 @@ import numpy as np
 from chalicelib.model.memory import GroupRenewal, NodeMemory, Replacement, ReplacementState
 from chalicelib.model.node import Node
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
-from chalicelib.model.policy import RepairAction
 from chalicelib.model.reason import AT_MAXIMUM, DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.removal.candidates import (
@@ -50,6 +49,7 @@ from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.renewals import after_renewal, with_successors
 from chalicelib.plan.state.zones import zone_label
 from chalicelib.plan.tables import Ints
+from chalicelib.policy.settings.node_lifecycle import RepairAction
 from chalicelib.reasons.text import sentence
 
 REASONS = frozenset({DisruptionReason.REPAIR, DisruptionReason.EXPIRED, DisruptionReason.DRIFTED})

@@ -17,7 +17,6 @@ import msgspec
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict
-from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.removal.bought_back import bought_back
 from chalicelib.plan.removal.candidates import Candidate, utilization_reason
@@ -26,6 +25,7 @@ from chalicelib.plan.removal.methods import DisruptionContext, MethodResult
 from chalicelib.plan.removal.simulate import Search, SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.policy.settings.consolidation import ConsolidationMode
 
 UNSEEN = 900.0
 """Seconds without a pass after which it is unknown whether a node was needed in between."""

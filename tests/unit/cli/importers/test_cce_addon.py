@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.cli.migrate.cce_policy import KEYS, AddonSettings, read_addon
-from chalicelib.model.policy import Options
-from chalicelib.model.scaling_rules import ScaleUp
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.cases import each_row
 
 GI = 2**30

@@ -15,11 +15,14 @@ from chalicelib.model.group import Pool as VendorPool
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan, RuleVerdict
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.scaling_rules import Metric, Rule, RuleObject, ScaleUp
+from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.builders import cluster, node
 
 MINUTE = 60.0

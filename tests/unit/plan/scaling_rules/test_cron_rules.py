@@ -11,7 +11,8 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.scaling_rules import Rule, ScaleUp
+from chalicelib.model.scaling_rules import Rule
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.unit.plan.scaling_rules.rule_harness import (
     MINUTE,
     Site,

@@ -17,8 +17,8 @@ from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pod import Owner
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.plan.scale_up.rule_purchases import BelowThreshold
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.builders import node
 from tests.operations import new_operation
 from tests.unit.plan.scaling_rules.rule_harness import (

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.plan import Plan
-from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
+from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, VendorPool, grown
 
 _WHEN = ("* * * * *", "*/7 * * * *", "47 20 * * *", "50 20 * * *", "0 21 * * *")

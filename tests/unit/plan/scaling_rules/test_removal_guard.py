@@ -13,10 +13,13 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
+from chalicelib.model.scaling_rules import Rule, RuleObject
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.mode import Mode
+from chalicelib.policy.settings.scale_up import ScaleUp
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 from tests.operations import new_operation

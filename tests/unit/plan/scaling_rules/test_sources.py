@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
+from chalicelib.model.scaling_rules import Rule, RuleObject
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.settings.scale_up import ScaleUp
 from tests.unit.plan.scaling_rules.rule_harness import (
     MINUTE,
     Site,

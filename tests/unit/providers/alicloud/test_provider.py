@@ -12,7 +12,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.alicloud.provider import build
 from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.vendors.alicloud import AlicloudBounds
 from chalicelib.providers.alicloud.settings import Network, Service, read_settings
 from tests.cases import each_row

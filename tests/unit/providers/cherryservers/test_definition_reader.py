@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.policy import Policy
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers import registry
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from tests.cases import each_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.vendors.cherryservers import (
     Bootstrap,
     CherryBounds,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from tests.cases import each_row
 from tests.unit.providers.exoscale.emulated import NP_A, OURS, THEIRS, A, B, C, EmulatedZone
 

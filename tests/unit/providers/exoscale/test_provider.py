@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.kit.base import Connection
 

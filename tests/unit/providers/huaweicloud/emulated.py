@@ -15,7 +15,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Outcome
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.vendors.huaweicloud import read_settings
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import Sessions

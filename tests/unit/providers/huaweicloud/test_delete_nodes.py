@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.cases import each_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.kit.errors import Conflict, Transient
 from infra.emulators.huaweicloud import models
 from infra.emulators.vendor_common.fault_injection import VendorFault

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import GroupPolicy
 from chalicelib.net.vendor_hosts import CCE_REGIONS
+from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.vendors.huaweicloud import Agency, CceBounds, CceSettings, read_settings
 from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.huaweicloud.models import Service, url_of

@@ -14,9 +14,11 @@ from collections.abc import Iterable
 import msgspec
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.policy import GroupPolicy, Policy, Window, in_mode
-from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.settings.cluster_policy import Policy, in_mode
+from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.headroom import Headroom
+from chalicelib.policy.settings.schedules import Schedule
 
 
 def apply_schedules(policy: Policy, now: float) -> Policy:
@@ -66,11 +68,7 @@ def _open(schedules: Iterable[Schedule], now: float) -> list[Schedule]:
         return candidates
     from chalicelib.schedules.maintenance_windows import is_open
 
-    return [
-        schedule
-        for schedule in candidates
-        if is_open(Window(schedule.cron, schedule.duration, time_zone=schedule.time_zone), now)
-    ]
+    return [schedule for schedule in candidates if is_open(schedule, now)]
 
 
 def _applied(policy: Policy, schedule: Schedule) -> Policy:

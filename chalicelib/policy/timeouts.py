@@ -10,7 +10,7 @@ import math
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec
-from chalicelib.model.policy import Options
+from chalicelib.policy.settings.cluster_options import Options
 
 CONFIRM_TIME = 300.0
 """Seconds for which a removed node may stay listed; Cluster Autoscaler expects it to
