@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from chalicelib.page.pages import PageAnswer, PageRequest
-from chalicelib.page.render import Links, security_headers
+from chalicelib.page.render import SECURITY_HEADERS, Links
 
 LOOPBACK = "127.0.0.1"
 COOKIE = "outscaler"
@@ -202,7 +202,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None
     ) -> None:
         self.send_response(status)
-        for name, value in (security_headers() | dict(headers)).items():
+        for name, value in (SECURITY_HEADERS | dict(headers)).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.send_header("Connection", "close")

@@ -129,10 +129,10 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
     attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
     from chalicelib.page.pages import PageAnswer
-    from chalicelib.page.render import security_headers
+    from chalicelib.page.render import SECURITY_HEADERS
 
     headers = {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"}
-    return PageAnswer(303, b"", security_headers() | headers)
+    return PageAnswer(303, b"", SECURITY_HEADERS | headers)
 
 
 def _start(grant: PageGrant, base: str) -> str:

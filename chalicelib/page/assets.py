@@ -2,7 +2,7 @@
 in a hash of its content.
 
 A browser keeps them for a year: other content has another address. They come from the same origin
-as the pages and are the only scripts that may run (render.security_headers). uPlot draws the
+as the pages and are the only scripts that may run (render.SECURITY_HEADERS). uPlot draws the
 charts; its licence stands beside it, and a test holds its version and its hash.
 """
 

@@ -460,11 +460,9 @@ def _operation_text(operation: Operation, name: str) -> str:
             if replaced:
                 text += f" to replace {replaced.replace(',', ', ')}"
             return text
-        case OperationKind.DELETE_NODES:
-            why = f" {disruption_words(spec.reason)}" if spec.reason else ""
-            return f"{subject} of {name} {verb} removed{why}{moving}"
-        case OperationKind.RESTART_NODE:
-            text = f"{subject} of {name} is restarted {disruption_words(spec.reason)}"
+        case OperationKind.DELETE_NODES | OperationKind.RESTART_NODE:
+            change = "restarted" if spec.kind is OperationKind.RESTART_NODE else "removed"
+            text = f"{subject} of {name} {verb} {change} {disruption_words(spec.reason)}"
             return f"{text.rstrip()}{moving}"
         case OperationKind.DECREASE_TARGET if spec.from_size == spec.to_size:
             return f"marks of old removals are taken off machines of {name}"

@@ -25,7 +25,7 @@ from chalicelib.page import charts, timeline, views
 from chalicelib.page.assets import YEAR, asset
 from chalicelib.page.attention import pods_reason
 from chalicelib.page.cluster_data import HISTORY, LONG_HISTORY, ClusterDetails, details, summaries
-from chalicelib.page.render import Links, render, security_headers
+from chalicelib.page.render import SECURITY_HEADERS, Links, render
 from chalicelib.reasons.text import lasting_first
 from chalicelib.runtime.messages import cluster_name_ok
 from chalicelib.views.cluster_view import exact
@@ -110,7 +110,7 @@ def respond(
 
 
 def _html(status: int, body: bytes) -> PageAnswer:
-    return PageAnswer(status, body, security_headers() | {"Content-Type": HTML})
+    return PageAnswer(status, body, SECURITY_HEADERS | {"Content-Type": HTML})
 
 
 STATIC = "/static/"
@@ -124,7 +124,7 @@ def static(path: str, links: Links, now: float) -> PageAnswer:
         return failed(links, now, 404, "There is no such page.")
     caching = f"public, max-age={YEAR}, immutable"
     own_headers = {"Content-Type": file.media_type, "Cache-Control": caching}
-    return PageAnswer(200, file.content, security_headers() | own_headers)
+    return PageAnswer(200, file.content, SECURITY_HEADERS | own_headers)
 
 
 def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:

@@ -16,6 +16,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -32,6 +33,21 @@ from chalicelib.reasons.text import sentence as reason_sentence
 from chalicelib.views.cluster_view import exact
 from chalicelib.views.journal_lines import spoken
 
+_CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURITY_HEADERS = MappingProxyType(
+    {
+        "Content-Security-Policy": _CONTENT_POLICY,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+)
+"""Of every answer."""
 HERE = Path(__file__).parent / "templates"
 RUNBOOK = f"{DOCS}/runbook.md"
 """The page that explains every reason and every status."""
@@ -224,21 +240,3 @@ def _epoch(written: str, now: float) -> float:
         return parse_time(written)
     except BadInput:  # a foreign text with a month 13
         return now
-
-
-@functools.cache
-def security_headers() -> dict[str, str]:
-    """Return the headers of every answer."""
-    policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
-        "data:; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    )
-    return {
-        "Content-Security-Policy": policy,
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cross-Origin-Resource-Policy": "same-origin",
-    }

@@ -70,6 +70,15 @@ def shown(*operations: Operation) -> list[OperationProgress]:
             0,
             9,
         ),
+        (
+            OperationKind.DELETE_NODES,
+            "unneeded",
+            "",
+            "arm-1 of arm is removed, 2 pods to move",
+            "waiting for its turn",
+            0,
+            9,
+        ),
     ],
 )
 def test_what_is_under_way_says_why_and_how_far_it_is(

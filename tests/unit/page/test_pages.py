@@ -30,12 +30,12 @@ from chalicelib.page.cluster_data import ClusterDetails, details
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from chalicelib.page.render import (
     LONGEST,
+    SECURITY_HEADERS,
     Links,
     ago,
     duration,
     money,
     prose,
-    security_headers,
     shown,
     time_of,
 )
@@ -550,7 +550,12 @@ def test_headers_permit_only_files_of_the_page_itself(store: Store) -> None:
     assert "unsafe" not in headers["Content-Security-Policy"]
     assert (headers["Cache-Control"], headers["X-Content-Type-Options"]) == ("no-store", "nosniff")
     assert get(store, "/x").headers == headers
-    assert security_headers().items() <= headers.items()
+    assert SECURITY_HEADERS.items() <= headers.items()
+
+
+def test_no_answer_can_change_the_security_headers_of_the_next() -> None:
+    with pytest.raises(TypeError):
+        SECURITY_HEADERS["Cache-Control"] = "public"  # type: ignore[index]
 
 
 def test_hostile_text_in_every_field_stays_text() -> None:
