@@ -24,7 +24,7 @@ from chalicelib.reasons.words import counted
 from chalicelib.replay.decision_place import DecisionReader, reader
 from chalicelib.replay.policy_simulation import LONGEST_GAP, Comparison, PolicyCost, compare
 from chalicelib.replay.recorded_decision import RecordedDecision, decode
-from chalicelib.views.bill import MACHINES_ONLY
+from chalicelib.views.cost_view import MACHINES_ONLY
 
 _USUAL_DAYS = 7
 _MOST = 10_000  # decisions

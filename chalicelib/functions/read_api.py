@@ -204,7 +204,7 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     decision and the last pass say of both; and the cost."""
     # Every function imports this module, and none but this one needs the rows.
     from chalicelib.journal.journal import DecisionUnreadable, last_decision
-    from chalicelib.views.bill import cost_view
+    from chalicelib.views.cost_view import cost_view
     from chalicelib.views.rows import group_rows, node_rows
 
     passed = LastPass()

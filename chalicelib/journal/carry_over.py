@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from chalicelib.journal.metrics import Values
-from chalicelib.model.bill import Savings
+from chalicelib.model.cluster_bill import Savings
 from chalicelib.store.leases import LARGEST_IN_LEASE_ROW, join_carry_over, split_carry_over
 
 UNREADY_KEPT = 6 * 3600.0

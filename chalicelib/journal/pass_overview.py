@@ -16,7 +16,7 @@ import numpy as np
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.metrics import key
 from chalicelib.journal.savings import DAY, HOUR, counted, entries, under_way
-from chalicelib.model.bill import MILLION, ClusterBill, Savings
+from chalicelib.model.cluster_bill import MILLION, ClusterBill, Savings
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
@@ -30,7 +30,7 @@ from chalicelib.model.overview import (
 )
 from chalicelib.model.plan import Plan
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.bill import cluster_bill
+from chalicelib.plan.cost_breakdown import cluster_bill
 from chalicelib.plan.prices import NoPrice, Price, instance_type, price_book
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import ZONE, Bucket

@@ -29,7 +29,7 @@ from chalicelib.journal import (
 from chalicelib.journal.carry_over import CarryOver, PublishedStatus
 from chalicelib.journal.events import Event
 from chalicelib.journal.metrics import Values
-from chalicelib.model.bill import ClusterBill
+from chalicelib.model.cluster_bill import ClusterBill
 from chalicelib.model.errors import published_name
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from chalicelib.model.bill import Savings
+from chalicelib.model.cluster_bill import Savings
 from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.reason import DisruptionReason

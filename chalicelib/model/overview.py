@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.bill import ClusterBill
+from chalicelib.model.cluster_bill import ClusterBill
 
 MOST_NODES = 2000
 """Nodes of an overview; it says how many more there are."""

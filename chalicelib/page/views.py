@@ -25,9 +25,9 @@ from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import counted
 from chalicelib.store.gauge_ring import EVERY, GaugePoint
 from chalicelib.store.journal import JournalEntry
-from chalicelib.views.bill import PARTS, BillView, CostView, cost_view, move_text
 from chalicelib.views.cluster_view import pod_views
 from chalicelib.views.consolidation import reasons_by_node
+from chalicelib.views.cost_view import PARTS, BillView, CostView, cost_view, move_text
 from chalicelib.views.journal_lines import operation_of
 from chalicelib.views.rows import GroupRow, NodeRow, Tone
 

@@ -24,7 +24,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
-from chalicelib.plan.bill import PriceTags
+from chalicelib.plan.cost_breakdown import PriceTags
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.consolidation.costs import eviction_cost

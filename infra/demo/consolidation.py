@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from chalicelib.journal.savings import SavingsEntry
-from chalicelib.model.bill import MILLION, ClusterBill
+from chalicelib.model.cluster_bill import MILLION, ClusterBill
 from chalicelib.model.plan import Move, Plan
 from chalicelib.policy.settings.consolidation import Consolidation
 from chalicelib.reasons import text
-from chalicelib.views.bill import PARTS, BillView, cost_view
+from chalicelib.views.cost_view import PARTS, BillView, cost_view
 from infra.demo.console import Consolidated, Ledger, Say, count, names
 from infra.demo.fixture import DEAR, LEAN, LEGACY, SEARCH
 

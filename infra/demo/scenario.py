@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chalicelib.journal import savings
-from chalicelib.model.bill import MILLION, ClusterBill
+from chalicelib.model.cluster_bill import MILLION, ClusterBill
 from chalicelib.model.timestamps import format_time
 from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds

@@ -12,7 +12,7 @@ import msgspec
 from chalicelib.journal import carry_over, journal
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.metrics import key
-from chalicelib.model.bill import Bill, ClusterBill, CostParts, Savings
+from chalicelib.model.cluster_bill import Bill, ClusterBill, CostParts, Savings
 from chalicelib.model.memory import (
     Backoff,
     BreakerState,

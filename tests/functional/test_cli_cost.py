@@ -16,12 +16,12 @@ from chalicelib.cli.main import main
 from chalicelib.journal import carry_over
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.journal import decision, plan_entry
-from chalicelib.model.bill import ClusterBill, SpotCost
+from chalicelib.model.cluster_bill import ClusterBill, SpotCost
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase
-from chalicelib.plan.bill import cluster_bill
+from chalicelib.plan.cost_breakdown import cluster_bill
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy.settings.cluster_options import Options

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chalicelib.model.bill import Bill, ClusterBill, CostParts, MachineCost, WorkloadCost
+from chalicelib.model.cluster_bill import Bill, ClusterBill, CostParts, MachineCost, WorkloadCost
 from chalicelib.model.memory import (
     Backoff,
     GroupMemory,

@@ -9,8 +9,8 @@ import random
 import msgspec
 import pytest
 
-from chalicelib.model.bill import CostParts
-from chalicelib.plan.bill import cluster_bill
+from chalicelib.model.cluster_bill import CostParts
+from chalicelib.plan.cost_breakdown import cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy.settings.node_prices import NodePrices
 from tests.amounts import examples

@@ -21,7 +21,7 @@ import msgspec
 
 from chalicelib.journal import carry_over, journal
 from chalicelib.journal.metrics import BUCKETS, HISTOGRAM, METRICS, key
-from chalicelib.model.bill import Bill, CostParts, MachineCost, SpotCost, WorkloadCost
+from chalicelib.model.cluster_bill import Bill, CostParts, MachineCost, SpotCost, WorkloadCost
 from chalicelib.model.memory import (
     GroupMemory,
     InterruptionNotice,

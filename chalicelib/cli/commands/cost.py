@@ -30,14 +30,14 @@ from chalicelib.cli.store_access import (
     stored_policy,
 )
 from chalicelib.journal import savings
-from chalicelib.model.bill import ClusterBill
+from chalicelib.model.cluster_bill import ClusterBill
 from chalicelib.model.errors import BadInput
 from chalicelib.model.plan import Plan
 from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.words import counted
-from chalicelib.views.bill import PARTS, BillView, CostView, MachinesView, cost_view, move_text
 from chalicelib.views.cluster_view import as_json
+from chalicelib.views.cost_view import PARTS, BillView, CostView, MachinesView, cost_view, move_text
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_folder(args: argparse.Namespace) -> tuple[ClusterBill, Plan]:
     """Return the bill and the plan of a saved cluster. Raises BadInput."""
-    from chalicelib.plan.bill import cluster_bill
+    from chalicelib.plan.cost_breakdown import cluster_bill
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
     parser = argparse.ArgumentParser()

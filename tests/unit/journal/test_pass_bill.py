@@ -11,7 +11,7 @@ from chalicelib.journal import metrics
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.metrics import key
 from chalicelib.journal.recorder import Recorder, record_plan
-from chalicelib.model.bill import ClusterBill, CostParts
+from chalicelib.model.cluster_bill import ClusterBill, CostParts
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state

@@ -17,7 +17,7 @@ from chalicelib.model.overview import (
     SpotOverview,
 )
 from chalicelib.model.plan import GroupVerdict, Health, Plan, Removal, ScaleUp, UnschedulablePods
-from chalicelib.plan.bill import cluster_bill
+from chalicelib.plan.cost_breakdown import cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.node_prices import NodePrices

@@ -17,7 +17,7 @@ from chalicelib.journal.savings import (
     entries,
     savings,
 )
-from chalicelib.model.bill import Savings
+from chalicelib.model.cluster_bill import Savings
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from tests.operations import new_operation
 

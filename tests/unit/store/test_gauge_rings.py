@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.bill import Bill, ClusterBill, MachineCost
+from chalicelib.model.cluster_bill import Bill, ClusterBill, MachineCost
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.store import Store
 from chalicelib.store.gauge_ring import EVERY, HOUR, GaugePoint

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.bill import (
+from chalicelib.model.cluster_bill import (
     MILLION,
     MOST_ROWS,
     Bill,

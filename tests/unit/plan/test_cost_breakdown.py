@@ -11,7 +11,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from chalicelib.model.bill import MOST_ROWS, Bill, ClusterBill, CostParts, SpotCost, WorkloadCost
+from chalicelib.model.cluster_bill import (
+    MOST_ROWS,
+    Bill,
+    ClusterBill,
+    CostParts,
+    SpotCost,
+    WorkloadCost,
+)
 from chalicelib.model.group import Instance, InstanceError, InstanceState, Pool
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import TO_BE_DELETED, Taint
@@ -19,7 +26,7 @@ from chalicelib.model.pod import Owner
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.model.snapshot import Controller
 from chalicelib.plan import cost_bound
-from chalicelib.plan.bill import apportioned, cluster_bill
+from chalicelib.plan.cost_breakdown import apportioned, cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.headroom import Headroom

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.bill import (
+from chalicelib.model.cluster_bill import (
     MILLION,
     Bill,
     ClusterBill,
@@ -39,7 +39,7 @@ PARTS = {
 
 
 class PartsView(msgspec.Struct, frozen=True):
-    """model/bill.CostParts."""
+    """model/cluster_bill.CostParts."""
 
     paid: float
     workload: float
@@ -68,7 +68,7 @@ class WorkloadView(msgspec.Struct, frozen=True):
 
 
 class SpotCostView(msgspec.Struct, frozen=True, rename="camel"):
-    """model/bill.SpotCost."""
+    """model/cluster_bill.SpotCost."""
 
     nodes: int
     compared: int
