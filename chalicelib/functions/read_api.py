@@ -33,11 +33,9 @@ from chalicelib.store.policies import not_used
 from chalicelib.views import cluster_view as views
 from chalicelib.views.cluster_view import as_json, instant
 from chalicelib.views.consolidation import replacement_views
-from chalicelib.views.lifecycle import verdict_data
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy
-    from chalicelib.views.rows import NodeRow
 
 LIMIT, MAX_LIMIT, MAX_FULL = 20, 100, 5
 
@@ -205,7 +203,7 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     # Every function imports this module, and none but this one needs the rows.
     from chalicelib.journal.journal import DecisionUnreadable, last_decision
     from chalicelib.views.cost_view import cost_view
-    from chalicelib.views.rows import group_rows, node_rows
+    from chalicelib.views.rows import group_rows, node_data, node_rows
 
     passed = LastPass()
     decision = None
@@ -223,18 +221,9 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     memories = {row.group: GroupMemory(target=row.target) for row in rows} | memory.groups
     shown = {row.group: as_json(row) for row in rows}
     groups = [shown.get(key, {}) | _group(key, memories[key], now) for key in sorted(memories)]
-    nodes = [_node(row) for row in node_rows(plan, overview, rows, memory)]
+    nodes = [node_data(row) for row in node_rows(plan, overview, rows, memory)]
     cost = as_json(cost_view(overview.bill, plan)) if overview.bill is not None else None
     return {"groups": groups, "nodes": nodes, "cost": cost}
-
-
-def _node(row: NodeRow) -> dict[str, Any]:
-    reasons = {"reason": row.reason, "consolidation": row.consolidation}
-    data = as_json(row)
-    for key, reason in reasons.items():
-        data[key] = views.coded(reason) if reason is not None else None
-    data["lifecycle"] = verdict_data(row.lifecycle) if row.lifecycle is not None else None
-    return data
 
 
 def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:

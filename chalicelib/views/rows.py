@@ -1,4 +1,4 @@
-"""Rows of the tables of node groups and nodes, made once for the page, `outscaler
+"""Rows of the tables of clusters, node groups and nodes, made once for the page, `outscaler
 get` and the read routes.
 
 A row joins what the last decision says (model/plan.py), what is remembered (model/memory.py), what
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -25,11 +26,15 @@ from chalicelib.model.reason import AT_MAXIMUM, Reason, ReasonCode
 from chalicelib.reasons.words import counted
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import (
+    FailureView,
     Instant,
     JoinsView,
     NodeView,
     NoticeView,
+    PauseView,
     SpotView,
+    as_json,
+    coded,
     coming_words,
     joins_view,
     node_views,
@@ -38,7 +43,7 @@ from chalicelib.views.cluster_view import (
 )
 from chalicelib.views.consolidation import reasons_by_node
 from chalicelib.views.journal_lines import ERRORS, error_words, operation_of
-from chalicelib.views.lifecycle import count_words, due_counts, restarts, says
+from chalicelib.views.lifecycle import count_words, due_counts, restarts, says, verdict_data
 
 RECENT = 86400.0
 """Seconds for which a steady group still says what it could not do."""
@@ -61,6 +66,36 @@ class Tone(StrEnum):
     INFO = "info"
     WARN = "warn"
     BAD = "bad"
+
+
+class ClusterRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A cluster with a policy. last_error: of passes that fail. problem: why its policy or its rows
+    cannot be used. pauses: ended ones, too. mode_word, nodes, coming, waiting: None where they are
+    not known. is_braked: the circuit breaker is tripped."""
+
+    name: str
+    version: int
+    stored_at: Instant
+    digest: str
+    last_pass: Instant
+    last_success: Instant
+    last_error: FailureView | None
+    health: str
+    problem: str | None
+    pauses: tuple[PauseView, ...]
+    mode_word: str | None = msgspec.field(name="mode")
+    nodes: int | None
+    coming: int | None
+    waiting: int | None
+    is_braked: bool = False
+
+    def is_paused(self, now: float) -> bool:
+        """Return whether the whole cluster is paused."""
+        everything = PausedPart.ALL.value
+        return any(
+            pause.part == everything and not pause.group and pause.until > now
+            for pause in self.pauses
+        )
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
@@ -386,6 +421,30 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
     )
 
 
+def remembered_row(group: str, memory: GroupMemory, now: float) -> GroupRow:
+    """Return the row of a group that the last decision does not have."""
+    return GroupRow(
+        group=group,
+        name=short_name(group),
+        provider="",
+        provider_title="",
+        zone="",
+        machine="",
+        price=None,
+        currency="",
+        ready=0,
+        coming=0,
+        target=memory.target,
+        min=0,
+        max=0,
+        cpu=None,
+        memory=None,
+        status=GroupStatus("not in the last decision", Tone.OK),
+        joins=joins_view(memory.joins, now),
+        spot=spot_view(None, memory.risk, now),
+    )
+
+
 def price_words(price: float | None, currency: str, source: str, date: str, missing: str) -> str:
     """Return `0.24 EUR (provider, 2026-11-27)`, or `no price: …`; "" if neither is known.
     missing: see GroupRow.no_price."""
@@ -558,3 +617,12 @@ def node_rows(
             )
         )
     return tuple(rows)
+
+
+def node_data(row: NodeRow) -> dict[str, Any]:
+    """Return a node under its stable keys."""
+    data = as_json(row)
+    for key, reason in (("reason", row.reason), ("consolidation", row.consolidation)):
+        data[key] = coded(reason) if reason is not None else None
+    data["lifecycle"] = verdict_data(row.lifecycle) if row.lifecycle is not None else None
+    return data

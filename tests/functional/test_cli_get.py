@@ -15,9 +15,10 @@ import msgspec
 import pytest
 import yaml
 
+from chalicelib.cli.columns import age
 from chalicelib.cli.commands import get
+from chalicelib.cli.listing import Column, Kind, Listing
 from chalicelib.cli.main import main
-from chalicelib.cli.stored_rows import Listing, Row, age_cell
 from chalicelib.journal import carry_over
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.journal import decision, last_decision, plan_entry
@@ -637,11 +638,20 @@ def test_selection_without_a_row_says_so(store: Store, capsys: Said) -> None:
 # -- changed rows ----------------------------------------------------------------------------------
 
 
+STATES = Kind[tuple[str, str]](
+    word="node",
+    name=lambda item: item[0],
+    data=lambda item: {"name": item[0], "state": item[1]},
+    empty="",
+    columns=(
+        Column("node", lambda item: item[0]),
+        Column("state", lambda item: item[1]),
+    ),
+)
+
+
 def listing(**states: str) -> Listing:
-    rows = tuple(
-        Row(name, (name, state), {"name": name, "state": state}) for name, state in states.items()
-    )
-    return Listing("node", ("node", "state"), rows)
+    return Listing(STATES, tuple(STATES.row(item, NOW) for item in states.items()))
 
 
 def watched(output: str, *answers: Listing | Exception) -> None:
@@ -748,5 +758,5 @@ def test_time_that_passes_is_no_change(
     ],
 )
 def test_age_has_the_units_of_kubectl(seconds: float, text: str) -> None:
-    assert age_cell(NOW - seconds, NOW) == text
-    assert age_cell(0.0, NOW) == "-"
+    assert age(NOW - seconds, NOW) == text
+    assert age(0.0, NOW) == ""

@@ -11,15 +11,17 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from chalicelib.cli import stored_rows
 from chalicelib.cli.arguments import duration, not_one_of, unknown
+from chalicelib.cli.columns import GROUPS, NODES
+from chalicelib.cli.listing import Kind, Listing, Row
 from chalicelib.cli.output import emit, one_line, row_line, warn, with_local_times
 from chalicelib.cli.store_access import add_table_argument, only_cluster, open_store, stored_policy
-from chalicelib.cli.stored_rows import Listing, Row, StoredCluster
+from chalicelib.cli.stored_rows import StoredCluster
 from chalicelib.model.errors import BadInput
 from chalicelib.store.errors import StoreError
 from chalicelib.views import cluster_view as views
@@ -97,10 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="only these groups, nodes, pods or operations"
     )
-    keys = (
-        "groups: machine, name, provider, spot, state, zone; nodes: decision, due, group, machine, "
-        "spot, zone"
-    )
+    keys = f"groups: {', '.join(GROUPS.labels)}; nodes: {', '.join(NODES.labels)}"
     parser.add_argument(
         "-l",
         "--selector",
@@ -170,13 +169,13 @@ def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
         known = {alias for row in rows for alias in (row.name, *row.aliases)}
         for name in names:
             if name not in known:
-                raise unknown(name, [row.name for row in rows], "NAME", listing.kind)
+                raise unknown(name, [row.name for row in rows], "NAME", listing.kind.word)
         rows = tuple(row for row in rows if {row.name, *row.aliases} & set(names))
     if not selector:
         return msgspec.structs.replace(listing, rows=rows)
-    rows = selected(rows, selector, listing.labels, listing.kind)
+    rows = selected(rows, selector, listing.kind)
     return msgspec.structs.replace(
-        listing, rows=rows, empty=f"no {listing.kind} has {one_line(selector)}"
+        listing, rows=rows, empty=f"no {listing.kind.word} has {one_line(selector)}"
     )
 
 
@@ -189,7 +188,7 @@ def _print(listing: Listing, output: str) -> None:
 
 
 def _full_name(listing: Listing, row: Row) -> str:
-    return one_line(f"{listing.kind}/{row.name}")
+    return one_line(f"{listing.kind.word}/{row.name}")
 
 
 def _show_one(store: Store, thing: Thing, cluster: str, args: argparse.Namespace) -> int:
@@ -232,13 +231,14 @@ def _show_policy(store: Store, cluster: str, output: str) -> None:
 # -- -l
 
 
-def selected(rows: Sequence[Row], selector: str, keys: Sequence[str], kind: str) -> tuple[Row, ...]:
+def selected(rows: Sequence[Row], selector: str, kind: Kind[Any]) -> tuple[Row, ...]:
     """Return the rows that a label selector such as `provider=exoscale,state!=steady` selects.
     Raises BadInput for a key that these rows do not have."""
     for part in filter(None, selector.split(",")):
         name, negated, value = (text.strip() for text in _split(part))
-        if name not in keys:
-            raise BadInput("-l", f"{kind}s have no {name[:40]!r}", f"select by {', '.join(keys)}")
+        if name not in kind.labels:
+            remedy = f"select by {', '.join(kind.labels)}"
+            raise BadInput("-l", f"{kind.word}s have no {name[:40]!r}", remedy)
         rows = [
             row
             for row in rows
@@ -283,7 +283,7 @@ def watch(
             changed = tuple(
                 row
                 for row in listing.rows
-                if before is None or _compared(before.get(row.name)) != row.compared
+                if before is None or _state(before.get(row.name)) != row.state
             )
             gone = sorted(set(before or ()) - {row.name for row in listing.rows})
             part = msgspec.structs.replace(listing, rows=changed)
@@ -300,8 +300,8 @@ def watch(
     return 0
 
 
-def _compared(row: Row | None) -> tuple[object, ...] | None:
-    return row.compared if row is not None else None
+def _state(row: Row | None) -> tuple[object, ...] | None:
+    return row.state if row is not None else None
 
 
 def _widths(listing: Listing, *, wide: bool) -> list[int]:

@@ -1,0 +1,482 @@
+"""The columns of `outscaler get`: of clusters, groups, nodes, pods, operations and claims.
+
+Each column is stated once (listing.py). Nothing is computed here beyond what views/cluster_view.py
+and views/rows.py say.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.cli.listing import Column, Kind
+from chalicelib.cli.output import Styled, local_time
+from chalicelib.model.quantity import format_duration
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.reasons.text import sentence
+from chalicelib.reasons.words import ago, counted
+from chalicelib.store.group_ownership import OwnershipClaim
+from chalicelib.views.cluster_view import (
+    REMOVED,
+    OperationView,
+    PodView,
+    SpotView,
+    as_json,
+    coded,
+    instant,
+)
+from chalicelib.views.lifecycle import due_words
+from chalicelib.views.rows import (
+    ClusterRow,
+    GroupRow,
+    GroupStatus,
+    NodeRow,
+    Tone,
+    node_data,
+    price_words,
+    short_name,
+)
+
+_REASONS_SHOWN = 3  # groups whose reasons a line of a pod shows
+_STYLES = {Tone.OK: "", Tone.INFO: "green", Tone.WARN: "yellow", Tone.BAD: "red"}
+_UNREACHABLE = ("ClusterUnavailable", "Unavailable")
+# seconds and name of a unit, and of the one below it
+_AGE_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
+
+
+# -- cells of several kinds
+
+
+def _count(present: int | None, coming: int | None) -> str | int | None:
+    """Return `14`, or `14+2` with nodes on their way."""
+    return f"{present}+{coming}" if present is not None and coming else present
+
+
+def _share(percent: int | None) -> str | None:
+    return None if percent is None else f"{percent}%"
+
+
+def age(created: float, now: float) -> str:
+    """Return an age as kubectl does: its largest unit, two for less than ten of it; "" where it is
+    not known."""
+    if not created:
+        return ""
+    seconds = max(0, round(now - created))
+    for unit, name, smaller_unit, smaller_name in _AGE_UNITS:
+        if seconds >= unit:
+            count, rest = divmod(seconds, unit)
+            smaller_count = rest // smaller_unit
+            text = f"{count}{name}"
+            return f"{text}{smaller_count}{smaller_name}" if count < 10 and smaller_count else text
+    return f"{seconds}s"
+
+
+# -- clusters
+
+
+def _mode_cell(row: ClusterRow, now: float) -> str:
+    return (
+        f"{row.mode_word} (paused)" if row.mode_word and row.is_paused(now) else row.mode_word or ""
+    )
+
+
+def _health_cells(row: ClusterRow, now: float) -> Iterator[str]:
+    """Yield how a cluster is, for people: everything that applies, the one that is shown first."""
+    if row.problem:
+        yield Styled(f"unreadable: {row.problem}", "red")
+    if row.last_error is not None:
+        cls = row.last_error.error_class
+        what = "unreachable" if cls in _UNREACHABLE else f"failing ({cls})"
+        duration = round(now - row.last_error.since)
+        yield Styled(f"{what} for {format_duration(duration)}", "red")
+    if row.health == "late":
+        duration = round(now - row.last_pass)
+        yield Styled(f"no pass for {format_duration(duration)}", "red")
+    if row.health != "ok":
+        yield {"waiting": "no pass yet"}.get(row.health, row.health)
+    if row.is_braked:
+        yield Styled("circuit breaker tripped", "red")
+    if row.waiting:
+        verb = "waits" if row.waiting == 1 else "wait"
+        yield Styled(f"{counted(row.waiting, 'pod')} {verb}", "yellow")
+    yield Styled("ok", "green")
+
+
+def _cluster_data(row: ClusterRow) -> dict[str, Any]:
+    return {name: value for name, value in as_json(row).items() if name != "isBraked"}
+
+
+CLUSTERS = Kind[ClusterRow](
+    word="cluster",
+    name=lambda row: row.name,
+    data=_cluster_data,
+    empty="no cluster has a policy yet",
+    columns=(
+        Column("cluster", lambda row: row.name),
+        Column("mode", cell_at=_mode_cell, label="mode", values=lambda row: (row.mode_word or "",)),
+        Column(
+            "health",
+            cell_at=lambda row, now: next(_health_cells(row, now)),
+            label="health",
+            values=lambda row: (row.health.partition(":")[0].partition(",")[0],),
+            state=lambda row: row.health,
+        ),
+        Column("nodes", lambda row: _count(row.nodes, row.coming)),
+        Column("waiting", lambda row: row.waiting),
+        Column("last pass", cell_at=lambda row, now: ago(row.last_pass, now), watched=False),
+        Column("version", lambda row: row.version, wide=True),
+        Column(
+            "stored", cell_at=lambda row, now: ago(row.stored_at, now), wide=True, watched=False
+        ),
+        Column("digest", lambda row: row.digest[:12], wide=True, watched=False),
+    ),
+)
+
+
+# -- groups
+
+
+def _status_text(status: GroupStatus, now: float) -> str:
+    """Return the state of a group as a phrase with its times."""
+    if status.word in ("growing", "leaving"):
+        text = status.detail
+        if status.since:
+            text += f" since {format_duration(round(now - status.since))}"
+        if status.usually:
+            text += f" (usually {format_duration(round(status.usually))})"
+        return text
+    if status.word == "steady" and status.detail:
+        return f"steady; {status.detail}, {ago(status.since, now)}"
+    text = status.word
+    if status.until:
+        text += f" until {local_time(status.until, now, sys.stdout)}"
+    return f"{text}: {status.detail}" if status.detail else text
+
+
+def _status_cell(row: GroupRow, now: float) -> str:
+    return Styled(_status_text(row.status, now), _STYLES[row.status.tone])
+
+
+def _risk_cell(spot: SpotView | None, now: float) -> str:
+    """Return the expected interruptions of a node of a spot group, and until
+    when the group is avoided."""
+    if spot is None:
+        return ""
+    if not spot.avoided_until:
+        return spot.month_words
+    until = local_time(spot.avoided_until, now, sys.stdout)
+    return f"{spot.month_words}, avoided until {until}"
+
+
+def _price_cell(row: GroupRow) -> str:
+    """Return the price of a node per hour with its currency, source and
+    date, or why there is none."""
+    return price_words(row.price, row.currency, row.price_source, row.price_date, row.no_price)
+
+
+GROUPS = Kind[GroupRow](
+    word="group",
+    data=as_json,
+    name=lambda row: row.name,
+    aliases=lambda row: (row.group, *row.aliases),
+    empty="no node group is known yet",
+    columns=(
+        Column("group", lambda row: row.name, label="name"),
+        Column(
+            "provider",
+            lambda row: row.provider,
+            label="provider",
+        ),
+        Column(
+            "nodes",
+            lambda row: _count(row.ready if row.max else None, row.coming),
+        ),
+        Column("min..max", lambda row: f"{row.min}..{row.max}" if row.max else None),
+        Column("cpu", lambda row: _share(row.cpu)),
+        Column("memory", lambda row: _share(row.memory)),
+        Column(
+            "state",
+            cell_at=_status_cell,
+            label="state",
+            values=lambda row: (row.status.word,),
+            state=lambda row: (row.status.word, row.status.detail, row.status.until),
+        ),
+        Column(
+            "zone",
+            lambda row: row.zone,
+            label="zone",
+            values=lambda row: tuple(row.zone.split(",")),
+            wide=True,
+            watched=False,
+        ),
+        Column(
+            "machine",
+            lambda row: row.machine,
+            label="machine",
+            wide=True,
+            watched=False,
+        ),
+        Column("price", _price_cell, wide=True, watched=False),
+        Column(
+            "ready time",
+            lambda row: row.joins.ready_words,
+            wide=True,
+            watched=False,
+        ),
+        Column("fails", lambda row: row.joins.fails_words, wide=True, watched=False),
+        Column(
+            "spot",
+            cell_at=lambda row, now: _risk_cell(row.spot, now),
+            label="spot",
+            values=lambda row: ("no" if row.spot is None else "yes",),
+            wide=True,
+            watched=False,
+        ),
+        Column("should go", lambda row: row.due_words, wide=True, watched=False),
+        Column("id", lambda row: row.group, wide=True, watched=False),
+    ),
+)
+
+
+# -- nodes of the last decision
+
+_WHERE_KNOWN = ("reason", "consolidation", "pod", "lifecycle", "notice")
+_NOT_SHOWN = frozenset({"evict", "isRestarted", *_WHERE_KNOWN})
+
+
+def _node_data(row: NodeRow) -> dict[str, Any]:
+    """Return a node without what is not known of it."""
+    data = node_data(row)
+    shown = {"node": row.node, "decision": row.decision}
+    if row.decision == REMOVED:
+        shown["evict"] = data["evict"]
+    shown |= {key: data[key] for key in _WHERE_KNOWN if data[key]}
+    return shown | {key: value for key, value in data.items() if key not in _NOT_SHOWN}
+
+
+def _why_node(row: NodeRow) -> str:
+    if row.decision == REMOVED:
+        why = f"{counted(len(row.evict), 'pod')} moved" if row.evict else "empty"
+        if row.notice is not None:
+            why += "; its vendor takes it back"
+    else:
+        reason = _counting_reason(row)
+        why = sentence(reason) if reason is not None else ""
+    return f"{why} ({row.pod})" if row.pod and row.pod not in why else why
+
+
+def _counting_reason(row: NodeRow) -> Reason | None:
+    """Return why a node stays: consolidation's reason where only the threshold of utilization keeps
+    it otherwise, because consolidation does not look at that."""
+    own = row.consolidation
+    if own is None or own.code is ReasonCode.CONSOLIDATION_OFF:
+        return row.reason
+    only_in_use = row.reason is None or row.reason.code is ReasonCode.NOT_UNDERUTILIZED
+    return own if only_in_use else row.reason
+
+
+def _spot_cell(row: NodeRow, now: float) -> str:
+    if row.notice is None:
+        return "yes" if row.spot else ""
+    leaves_at = local_time(row.notice.leaves_at, now, sys.stdout)
+    return Styled(f"leaves {leaves_at}", "red")
+
+
+def _due(row: NodeRow) -> tuple[str, ...]:
+    """Return why a node should go, as programs and as people call it; () where it need not."""
+    if row.lifecycle is None:
+        return ()
+    return row.lifecycle.why.value, due_words(row.lifecycle.why)
+
+
+NODES = Kind[NodeRow](
+    word="node",
+    name=lambda row: row.node,
+    data=_node_data,
+    empty="no node was seen",
+    columns=(
+        Column("node", lambda row: row.node),
+        Column(
+            "group",
+            lambda row: row.group_name,
+            label="group",
+            values=lambda row: (row.group_name, row.group),
+        ),
+        Column("cpu", lambda row: _share(row.cpu), right=True),
+        Column("memory", lambda row: _share(row.memory), right=True),
+        Column("pods", lambda row: row.pods, right=True),
+        Column("age", cell_at=lambda row, now: age(row.created, now), watched=False),
+        Column(
+            "decision",
+            lambda row: Styled(row.decision, "yellow" if row.decision == REMOVED else ""),
+            label="decision",
+        ),
+        Column("why", _why_node, blank=""),
+        Column(
+            "machine",
+            lambda row: row.machine,
+            label="machine",
+            wide=True,
+        ),
+        Column(
+            "zone",
+            lambda row: row.zone,
+            label="zone",
+            wide=True,
+        ),
+        Column(
+            "spot",
+            cell_at=_spot_cell,
+            label="spot",
+            values=lambda row: ("yes" if row.spot else "no",),
+            wide=True,
+        ),
+        Column(
+            "should go",
+            lambda row: _due(row)[-1] if _due(row) else None,
+            label="due",
+            values=_due,
+            wide=True,
+        ),
+    ),
+)
+
+
+# -- pods of the last decision
+
+_DECISIONS = {
+    "unschedulable": "no place",
+    "newNode": "new node",
+    "fitsExisting": "has a place",
+    "notLookedAt": "not looked at",
+}
+"""What people read for the stable values of a pod's decision."""
+
+
+class WaitingPod(msgspec.Struct, frozen=True):
+    """A pod that waits. names: of groups, by id."""
+
+    view: PodView
+    names: Mapping[str, str]
+
+
+def _pod_data(pod: WaitingPod) -> dict[str, Any]:
+    view = pod.view
+    data: dict[str, Any] = {"pod": view.pod, "decision": view.decision}
+    if view.decision == "unschedulable":
+        data["reasons"] = {
+            group: [coded(reason) for reason in reasons] for group, reasons in view.reasons.items()
+        }
+    if view.decision == "newNode":
+        data["group"] = view.group
+    if view.reason is not None:
+        data["reason"] = coded(view.reason)
+    return data
+
+
+def _pod_decision(pod: WaitingPod) -> str:
+    decision = pod.view.decision
+    return Styled(_DECISIONS[decision], "yellow" if decision == "unschedulable" else "")
+
+
+def _why_pod(pod: WaitingPod) -> str:
+    view = pod.view
+    names = pod.names
+    if view.decision == "newNode":
+        return f"group {names.get(view.group, view.group)} grows"
+    if view.reason is not None:
+        return sentence(view.reason)
+    why: list[str] = []
+    for group, reasons in view.reasons.items():
+        sentences = "; ".join(map(sentence, reasons))
+        why.append(f"{names.get(group, group)}: {sentences}")
+    shown = ", ".join(why[:_REASONS_SHOWN])
+    more = len(why) - _REASONS_SHOWN
+    return f"{shown} and {more} more groups" if more > 0 else shown
+
+
+PODS = Kind[WaitingPod](
+    word="pod",
+    name=lambda pod: pod.view.pod,
+    aliases=lambda pod: (pod.view.pod.partition("/")[2],),
+    data=_pod_data,
+    empty="no pod waits for a place",
+    columns=(
+        Column(
+            "pod",
+            lambda pod: pod.view.pod,
+            label="namespace",
+            values=lambda pod: (pod.view.pod.partition("/")[0],),
+        ),
+        Column(
+            "decision",
+            _pod_decision,
+            label="decision",
+            values=lambda pod: (pod.view.decision, _DECISIONS[pod.view.decision]),
+        ),
+        Column("why", _why_pod, blank=""),
+    ),
+)
+
+
+# -- operations and claims
+
+OPERATIONS = Kind[OperationView](
+    word="operation",
+    data=as_json,
+    name=lambda view: view.id,
+    empty="no operation is open",
+    columns=(
+        Column("operation", lambda view: view.id),
+        Column("kind", lambda view: view.kind, label="kind"),
+        Column(
+            "group",
+            lambda view: short_name(view.group),
+            label="group",
+            values=lambda view: (view.group, short_name(view.group)),
+        ),
+        Column("change", lambda view: view.change),
+        Column("state", lambda view: view.state, label="state"),
+        Column("step", lambda view: view.step, blank=""),
+        Column("attempt", lambda view: view.attempt, right=True),
+        Column("planned", cell_at=lambda view, now: ago(view.created_at, now), watched=False),
+        Column(
+            "next",
+            blank="",
+            cell_at=lambda view, now: ago(view.due_at, now) if view.due_at else "",
+            state=lambda view: view.due_at,
+        ),
+    ),
+)
+
+
+def _claim_data(claim: OwnershipClaim) -> dict[str, Any]:
+    return {
+        "provider": claim.provider,
+        "group": claim.group,
+        "key": claim.key,
+        "cluster": claim.owner,
+        "since": instant(claim.since),
+        "named": claim.named,
+        "ended": claim.ended,
+    }
+
+
+CLAIMS = Kind[OwnershipClaim](
+    word="claim",
+    name=lambda claim: claim.key,
+    aliases=lambda claim: (claim.owner,),
+    data=_claim_data,
+    empty="no node group is claimed yet",
+    columns=(
+        Column("provider", lambda claim: claim.provider, label="provider"),
+        Column("group", lambda claim: claim.key),
+        Column("cluster", lambda claim: claim.owner, label="cluster"),
+        Column("since", cell_at=lambda claim, now: ago(claim.since, now), watched=False),
+        Column("by", lambda claim: "named" if claim.named else "discovered"),
+        Column("ended", lambda claim: claim.ended),
+    ),
+)
