@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli import plan_output
+from chalicelib.cli import plan_document, plan_output
 from chalicelib.cli.output import Block, Table, warn
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.node import Node
@@ -73,7 +73,7 @@ def as_document(pair: Pair) -> dict[str, Any]:
     plans: list[dict[str, Any]] = []
     for policy, planned in zip(pair.policies, pair.decided, strict=True):
         options = {name: _shown(policy, name) for name in pair.options}
-        plan = plan_output.as_document(planned.plan, planned.timings, pair.case.assumed)
+        plan = plan_document.as_document(planned.plan, planned.timings, pair.case.assumed)
         plans.append({"options": options, "plan": plan})
     return {"plans": plans, "difference": _difference(pair)}
 

@@ -10,6 +10,7 @@ from chalicelib.cli import plan_output
 from chalicelib.cli.arguments import meant_group, named
 from chalicelib.cli.explain_view import ExplainContext, Explanation, sentences, weakening
 from chalicelib.cli.output import Table
+from chalicelib.cli.plan_document import encoded, fields, next_times, option_data, rule_data
 from chalicelib.cli.plan_output import on_new, rows_of_group
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.join_summary import ENOUGH, learnt_timeout
@@ -55,17 +56,17 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     promised = on_new(plan, name)
     refused = [unserved for unserved in plan.unschedulable if name in unserved.reasons]
     rules = _rules(plan, name, group)
-    next_times = _next_times(context, rules)
+    times = _next_times(context, rules)
     says = [_growth(verdict, scale_up)]
     if removed:
         says.append(f"{len(removed)} of its nodes would be removed: {', '.join(removed)}.")
     view = group_view(name, context.decided.memory.groups.get(name, GroupMemory()), case.now)
     data = {"verdict": _verdict(verdict, scale_up), **_state_data(verdict, view, nodes, case.now)}
     if scale_up is not None:
-        sizes = {"from": scale_up.from_size, "to": scale_up.to_size, "max": scale_up.max}
-        data["growth"] = {**sizes, "pods": list(scale_up.pods), **plan_output.growth_data(scale_up)}
+        growth = fields(scale_up, "from to max pods", "rules headroom replacement")
+        data["growth"] = encoded(growth)
     if rules:
-        data["rules"] = [plan_output.rule_data(rule, next_times) for rule in rules]
+        data["rules"] = [rule_data(rule, times) for rule in rules]
     data |= {
         "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
         "removals": removed,
@@ -74,7 +75,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     tables = (
         _new_nodes_table(name, promised),
         _refusals_table(refused, name),
-        plan_output.rules_table(rules, next_times),
+        plan_output.rules_table(rules, times),
         _own_nodes_table(context, nodes),
     )
     purchases, purchase_words = _purchases(context, group, verdict)
@@ -114,7 +115,7 @@ def _next_times(context: ExplainContext, rules: Sequence[RuleVerdict]) -> dict[s
     if not rules:
         return {}
     case = context.case
-    return plan_output.next_times(rules, case.policy, context.decided.memory, case.now)
+    return next_times(rules, case.policy, context.decided.memory, case.now)
 
 
 def _refusal_data(unschedulable: UnschedulablePods, group: str) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def _state_data(
         "nodes": nodes,
     }
     if verdict.option_nodes:
-        data["option"] = plan_output.option_data(verdict)
+        data["option"] = option_data(verdict)
     if verdict.skipped is not None:
         data["skipped"] = coded(verdict.skipped)
     if request is not None:

@@ -14,6 +14,7 @@ from typing import Any
 from chalicelib.cli.arguments import named
 from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, weakening
 from chalicelib.cli.output import Table
+from chalicelib.cli.plan_document import encoded
 from chalicelib.cli.plan_output import on_node
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
@@ -182,7 +183,7 @@ def consolidation(
     data: dict[str, Any] = {"mode": plan.consolidation.mode}
     says = []
     if move is not None:
-        data["move"] = consolidation_view.move_data(move)
+        data["move"] = encoded(move)
         action = consolidation_view.action(move)
         worth = consolidation_view.worth(move)
         state = consolidation_view.state_words(move.state)

@@ -11,7 +11,8 @@ import msgspec
 from chalicelib.cli.arguments import namespaced
 from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
 from chalicelib.cli.output import Table
-from chalicelib.cli.plan_output import by_pod, competing, sureness
+from chalicelib.cli.plan_document import sureness
+from chalicelib.cli.plan_output import by_pod, competing
 from chalicelib.model.plan import Plan, PodPlacement, Removal, UnschedulablePods
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.reasons.text import sentence, text

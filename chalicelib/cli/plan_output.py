@@ -1,23 +1,13 @@
-"""Converts a plan into the stable JSON document for scripts and into tables for people.
-
-Reason codes are combined with their sentences only here. Keys of the JSON are only ever added:
-`plan`, `cluster`, `at`, `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, `rules`,
-`headroom`, and `details` with the numbers were added to the original ones, as was
-`unreadProviders`. Scaling rules, headroom, consolidation and restarts are omitted where they are
-not used, so that existing output stays unchanged.
-"""
+"""Tables of a plan for people; plan_document.py has the JSON for scripts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from itertools import groupby
-from typing import Any
-
-import msgspec
 
 from chalicelib.cli.output import Block, Table
-from chalicelib.model.memory import Memory
+from chalicelib.cli.plan_document import rule_key, unread_providers
 from chalicelib.model.plan import (
     Contest,
     GroupVerdict,
@@ -26,18 +16,13 @@ from chalicelib.model.plan import (
     NodeVerdict,
     Plan,
     PodPlacement,
-    Removal,
-    Restart,
     RuleVerdict,
     ScaleUp,
     UnschedulablePods,
 )
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.model.scaling_rules import Rule
-from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
+from chalicelib.model.reason import DisruptionReason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
-from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import lasting_first, sentence, text
 from chalicelib.reasons.words import counted, some
 from chalicelib.views import consolidation as consolidation_view
@@ -46,154 +31,6 @@ from chalicelib.views.cluster_view import coming_words
 
 _Rows = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
-
-
-def as_document(
-    plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Return the JSON document; timings in seconds; assumed: a sentence for each hypothetical
-    change (cli/whatif.py)."""
-    document: dict[str, Any] = {
-        "plan": plan.id,
-        "cluster": plan.cluster,
-        "at": format_time(plan.at),
-        "assumed": list(assumed),
-        "scaleUps": [_scale_up_data(up) for up in plan.scale_ups],
-        "unschedulable": [_unschedulable_data(verdict) for verdict in plan.unschedulable],
-        "fitsExisting": list(plan.fits_existing),
-        "promises": [promise_data(promise) for promise in plan.promises],
-        "notLookedAt": [
-            {"pods": list(ignored.pods), **_coded(ignored.reason)} for ignored in plan.ignored
-        ],
-        "scaleDowns": [_scale_down_data(removal) for removal in plan.removals],
-    }
-    if plan.restarts:
-        document["restarts"] = [_restart_data(restart) for restart in plan.restarts]
-    document["unneeded"] = list(plan.unneeded)
-    document["unremovable"] = [_unremovable_data(verdict) for verdict in plan.unremovable]
-    document["groups"] = [_group_data(verdict) for verdict in plan.groups]
-    document |= _asked_for(plan)
-    document["notes"] = [_coded(note) for note in plan.notes]
-    unread = unread_providers(plan)
-    if unread:
-        document["unreadProviders"] = unread
-    document["gaps"] = [msgspec.to_builtins(gap) for gap in plan.gaps]
-    document["health"] = msgspec.to_builtins(msgspec.structs.asdict(plan.health))
-    document["timings"] = {name: round(seconds, 4) for name, seconds in timings.items()}
-    return document
-
-
-def _scale_up_data(up: ScaleUp) -> dict[str, Any]:
-    return {
-        "group": up.group,
-        "from": up.from_size,
-        "to": up.to_size,
-        "pods": list(up.pods),
-        **growth_data(up),
-    }
-
-
-def _unschedulable_data(unschedulable: UnschedulablePods) -> dict[str, Any]:
-    reasons: dict[str, list[str]] = {}
-    details: dict[str, list[str]] = {}
-    for group, causes_of_group in unschedulable.reasons.items():
-        reasons[group] = [text(reason) for reason in causes_of_group]
-        details[group] = [sentence(reason) for reason in causes_of_group]
-    return {
-        "pods": list(unschedulable.pods),
-        "reasons": reasons,
-        "details": details,
-        "nodes": unschedulable.nodes,
-        "against": {text(reason): count for reason, count in unschedulable.against},
-        **sureness(unschedulable),
-    }
-
-
-def _scale_down_data(removal: Removal) -> dict[str, Any]:
-    return {
-        "node": removal.node,
-        "group": removal.group,
-        "kind": removal.kind,
-        "evict": list(removal.evict),
-        "destinations": dict(sorted(removal.destinations.items())),
-        **removal_data(removal),
-    }
-
-
-def _unremovable_data(verdict: NodeVerdict) -> dict[str, str]:
-    data = {"node": verdict.node, **_coded(verdict.reason)}
-    if verdict.pod:
-        data["pod"] = verdict.pod
-    return data
-
-
-def _asked_for(plan: Plan) -> dict[str, Any]:
-    """Return the parts of a plan that a policy asks for; nothing of the others."""
-    parts: dict[str, Any] = {
-        "rules": [rule_data(verdict) for verdict in plan.rules],
-        "headroom": [_headroom_data(verdict) for verdict in plan.headroom],
-        "consolidation": None,
-        "lifecycle": {due.node: lifecycle_view.verdict_data(due) for due in plan.lifecycle},
-    }
-    if plan.consolidation is not None:
-        parts["consolidation"] = consolidation_view.report_data(plan.consolidation)
-    return {name: part for name, part in parts.items() if part}
-
-
-def removal_data(removal: Removal) -> dict[str, str]:
-    """Return why a node is removed that is not unneeded, and the replacement that it belongs to."""
-    if removal.reason is DisruptionReason.UNNEEDED:
-        return {}
-    data = {"reason": removal.reason.value}
-    if removal.replacement:
-        data["replacement"] = removal.replacement
-    return data
-
-
-def _restart_data(restart: Restart) -> dict[str, Any]:
-    return {
-        "node": restart.node,
-        "group": restart.group,
-        "condition": restart.condition,
-        "evict": list(restart.evict),
-    }
-
-
-def _coded(reason: Reason) -> dict[str, str]:
-    return {"code": reason.code.value, "message": sentence(reason)}
-
-
-def _group_data(verdict: GroupVerdict) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "group": verdict.group,
-        "provider": verdict.provider,
-        "min": verdict.min,
-        "max": verdict.max,
-        "target": verdict.target,
-        "ready": verdict.ready,
-        "upcoming": verdict.upcoming,
-    }
-    if verdict.coming_for:
-        data["comingFor"] = [{"owner": owner, "pods": pods} for owner, pods in verdict.coming_for]
-    if verdict.option_nodes:
-        data["option"] = option_data(verdict)
-    if verdict.skipped is not None:
-        data["skipped"] = _coded(verdict.skipped)
-    return data
-
-
-def option_data(verdict: GroupVerdict) -> dict[str, Any]:
-    """Return what a group could have provided."""
-    waste = round(verdict.waste or 0.0, 4)
-    data: dict[str, Any] = {
-        "nodes": verdict.option_nodes,
-        "pods": verdict.option_pods,
-        "waste": waste,
-    }
-    if verdict.expected_price:
-        data["pricePerHour"] = verdict.price / MICRO
-        data["expectedPerHour"] = verdict.expected_price / MICRO
-    return data
 
 
 def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
@@ -280,18 +117,6 @@ def _lifecycle_row(verdict: LifecycleVerdict) -> tuple[str, ...]:
 def assumptions(assumed: Sequence[str]) -> str:
     """Return the hypothetical changes, which precede any output that depends on them."""
     return "\n".join(["What if:", *(f"  {change}" for change in assumed)])
-
-
-def unread_providers(plan: Plan) -> list[str]:
-    """Return the names of providers none of whose node groups were read, sorted."""
-    prefix = "provider/"
-    all_groups = {ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER}
-    names: set[str] = set()
-    for gap in plan.gaps:
-        has_no_groups = not all_groups.isdisjoint(gap.affected_decisions)
-        if gap.kind.startswith(prefix) and has_no_groups:
-            names.add(gap.kind.removeprefix(prefix))
-    return sorted(names)
 
 
 def headline(plan: Plan) -> list[str]:
@@ -422,7 +247,7 @@ def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
 
 def _removals_table(plan: Plan) -> Table:
     """Return the nodes to be removed; with the reasons, if some of them are not unneeded."""
-    has_reasons = any(map(removal_data, plan.removals))
+    has_reasons = any(removal.reason is not DisruptionReason.UNNEEDED for removal in plan.removals)
     rows: list[tuple[str, ...]] = []
     for removal in plan.removals:
         cells = [removal.node, removal.group, removal.kind]
@@ -503,77 +328,6 @@ def _unremovable_rows(unremovable: Sequence[NodeVerdict]) -> list[tuple[str, ...
 # -- scaling rules and headroom
 
 
-def _headroom_data(verdict: HeadroomVerdict) -> dict[str, Any]:
-    return {
-        "name": verdict.name,
-        "wanted": verdict.wanted,
-        "held": verdict.held,
-        "added": verdict.added,
-        "reasons": {group: _coded(reason) for group, reason in sorted(verdict.reasons.items())},
-    }
-
-
-def rule_data(verdict: RuleVerdict, next_times: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return one rule on one pool: `due` and `next` as RFC 3339, `rate` in percent, each
-    only where it exists. next_times: see the function; without it, `next` is known of a cron
-    rule whose reason says it."""
-    data: dict[str, Any] = {
-        "rule": verdict.rule,
-        "pool": verdict.pool,
-        "source": verdict.source,
-        "nodes": verdict.nodes,
-    }
-    reason = verdict.reason
-    if verdict.due:
-        data["due"] = format_time(verdict.due)
-    if verdict.rate is not None:
-        data["rate"] = round(verdict.rate, 2)
-    until = None
-    if reason is not None:
-        data |= _coded(reason)
-        if reason.code is ReasonCode.RULE_NOT_DUE:
-            until = reason.params.get("until")
-    next_time = (next_times or {}).get(_rule_key(verdict))
-    if not next_time and until is not None:
-        next_time = format_time(float(until))
-    if next_time:
-        data["next"] = next_time
-    return data
-
-
-def _rule_key(verdict: RuleVerdict) -> str:
-    return Rule(verdict.rule, source=verdict.source).key
-
-
-def next_times(
-    verdicts: Iterable[RuleVerdict], policy: Policy, memory: Memory, now: float
-) -> dict[str, str]:
-    """Return when the cron rules are next due after now (epoch seconds), by rule; memory:
-    the memory after the plan."""
-    from chalicelib.schedules.cron import LocalClock
-
-    keys = {_rule_key(verdict) for verdict in verdicts}
-    clock = LocalClock(now)
-    rules = [(rule, rule.time_zone) for rule in policy.rules]
-    for rule_object in memory.rule_objects.values():
-        if not rule_object.disabled:
-            rules += [(rule, policy.scale_up.cron_time_zone) for rule in rule_object.rules]
-    times: dict[str, str] = {}
-    for rule, time_zone in rules:
-        if not rule.cron or rule.key not in keys:
-            continue
-        following = clock.times(rule.cron, time_zone).following
-        if following:
-            times[rule.key] = format_time(following)
-    return times
-
-
-def growth_data(up: ScaleUp) -> dict[str, Any]:
-    """Return the causes of a scale-up other than pods."""
-    data = {"rules": list(up.rules), "headroom": list(up.headroom), "replacement": up.replacement}
-    return {key: names for key, names in data.items() if names}
-
-
 def causes(up: ScaleUp) -> str:
     """Return the causes of a scale-up other than pods as `rules a, b; headroom c`; empty where
     pods are the only cause."""
@@ -596,7 +350,7 @@ def rules_table(
         why = sentence(verdict.reason) if verdict.reason is not None else "-"
         cells = [verdict.rule, verdict.pool, verdict.source or "policy", nodes, due_or_rate]
         if next_times is not None:
-            cells.append(next_times.get(_rule_key(verdict), "-"))
+            cells.append(next_times.get(rule_key(verdict), "-"))
         rows.append((*cells, why))
     upcoming = () if next_times is None else ("next",)
     columns = ("rule", "pool", "from", "nodes", "due or rate", *upcoming, "why not (more)")
@@ -605,32 +359,6 @@ def rules_table(
 
 _ROWS = 4
 _NODES = 10
-
-
-def promise_data(placement: PodPlacement) -> dict[str, Any]:
-    """Return {"pods": […], "node": …} for an existing or upcoming node, otherwise {"pods": […],
-    "group": …, "number": …}; each with its certainty."""
-    data: dict[str, Any] = {"pods": list(placement.pods)}
-    if placement.node:
-        data["node"] = placement.node
-    else:
-        data["group"] = placement.group
-        data["number"] = placement.number
-    return data | sureness(placement)
-
-
-def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
-    """Return {"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} for
-    pods that compete for places, and {"lacks": […]} for pods that wait for what
-    their node does not have yet."""
-    contest = placement.one_place_among
-    promised = isinstance(placement, PodPlacement) and placement.promised
-    answer: dict[str, Any] = {"promised": promised}
-    if contest is not None and contest.places:
-        answer["onePlaceAmong"] = {"places": contest.places, "among": list(contest.among)}
-    if isinstance(placement, PodPlacement) and placement.lacks:
-        answer["lacks"] = list(placement.lacks)
-    return answer
 
 
 def contests(plan: Plan) -> list[Contest]:

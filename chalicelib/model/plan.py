@@ -1,7 +1,7 @@
 """The plan: what is changed, and the reasons for everything that is not.
 
 A plan carries a verdict for every pending pod class, every group and every node;
-cli/plan_output.py makes the JSON of `outscaler plan` from it.
+cli/plan_document.py makes the JSON of `outscaler plan` from it.
 """
 
 from __future__ import annotations

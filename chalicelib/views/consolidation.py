@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
@@ -79,60 +78,6 @@ def summary(consolidation: ConsolidationReport) -> str:
     if consolidation.mode == ConsolidationMode.SHADOW.value:
         return f"Consolidation would save {saving} (mode shadow: nothing is done)."
     return f"Consolidation saves {saving}."
-
-
-def move_data(move: Move) -> dict[str, Any]:
-    """Return a move under its stable keys."""
-    data: dict[str, Any] = {
-        "nodes": list(move.nodes),
-        "buys": [
-            {"group": bought.group, "nodes": bought.nodes, "price": bought.price}
-            for bought in move.purchases
-        ],
-        "price": move.price,
-        "saves": move.saves,
-        "disruption": move.disruption,
-        "gain": move.gain,
-        "score": move.score,
-        "state": move.state,
-    }
-    more = {"pool": move.pool, "replacement": move.replacement, "currency": move.currency}
-    return data | {key: value for key, value in more.items() if value}
-
-
-def report_data(consolidation: ConsolidationReport) -> dict[str, Any]:
-    """Return all that consolidation found, under its stable keys."""
-    data: dict[str, Any] = {
-        "mode": consolidation.mode,
-        "moves": [move_data(move) for move in consolidation.moves],
-        "pools": [_pool_data(pool) for pool in consolidation.pools],
-        "stays": [_verdict_data(verdict) for verdict in consolidation.verdicts],
-    }
-    if consolidation.gap is not None:
-        data["gap"] = round(consolidation.gap, 6)
-    return data
-
-
-def _verdict_data(verdict: NodeVerdict) -> dict[str, str]:
-    reason = verdict.reason
-    data = {"node": verdict.node, "code": reason.code.value, "message": sentence(reason)}
-    if verdict.pod:
-        data["pod"] = verdict.pod
-    return data
-
-
-def _pool_data(pool: PoolCost) -> dict[str, Any]:
-    data = {
-        "pool": pool.pool,
-        "price": pool.price,
-        "disruption": pool.disruption,
-        "rate": pool.rate,
-    }
-    if pool.unpriced:
-        data["unpriced"] = pool.unpriced
-    if pool.currency:
-        data["currency"] = pool.currency
-    return data
 
 
 def pool_row(pool: PoolCost) -> tuple[str, ...]:

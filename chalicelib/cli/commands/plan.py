@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from chalicelib.cli import compare, plan_inputs, plan_output
+from chalicelib.cli import compare, plan_document, plan_inputs, plan_output
 from chalicelib.cli.output import emit
 from chalicelib.model.plan import Plan
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if other is None:
         emit(
             args.output,
-            plan_output.as_document(first.plan, first.timings, case.assumed),
+            plan_document.as_document(first.plan, first.timings, case.assumed),
             lambda: plan_output.as_blocks(first.plan, first.timings, case.assumed),
         )
         return _code(first.plan, strict=args.strict)
@@ -73,4 +73,4 @@ def _code(plan: Plan, *, strict: bool) -> int:
     taken for a complete one."""
     if strict and plan.gaps:
         return _FINDING
-    return _UNREAD if plan_output.unread_providers(plan) else 0
+    return _UNREAD if plan_document.unread_providers(plan) else 0

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chalicelib.cli import compare, plan_output
+from chalicelib.cli import compare, plan_document, plan_output
 from chalicelib.cli.arguments import duration
 from chalicelib.cli.output import emit
 from chalicelib.cli.plan_inputs import PlannedCase, decided
@@ -124,7 +124,7 @@ def _show_decision(args: argparse.Namespace, other: OtherPolicy | None) -> int:
     if other is None:
         emit(
             args.output,
-            verdict | {"plan": plan_output.as_document(replayed.plan, timings)},
+            verdict | {"plan": plan_document.as_document(replayed.plan, timings)},
             lambda: [*plan_output.as_blocks(replayed.plan, timings), sentence],
         )
     else:

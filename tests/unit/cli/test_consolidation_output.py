@@ -12,8 +12,9 @@ from chalicelib.cli.explain_node import remedy
 from chalicelib.cli.explain_view import ExplainContext
 from chalicelib.cli.explain_view import as_document as explanation_document
 from chalicelib.cli.output import show
+from chalicelib.cli.plan_document import as_document
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.cli.plan_output import as_blocks, as_document, summary
+from chalicelib.cli.plan_output import as_blocks, summary
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Reason, ReasonCode

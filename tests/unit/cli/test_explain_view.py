@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.cli import explain_group, explain_node, explain_pod, explain_view, plan_output
+from chalicelib.cli import (
+    explain_group,
+    explain_node,
+    explain_pod,
+    explain_view,
+    plan_document,
+    plan_output,
+)
 from chalicelib.cli.explain_view import ExplainContext, Explanation
 from chalicelib.cli.output import Table, show
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
@@ -353,7 +360,7 @@ def test_plan_shows_price_and_expected_price_where_they_were_weighed() -> None:
     timings = {"decode": 0.0, "plan": 0.0}
     options = {
         group["group"]: group["option"]
-        for group in plan_output.as_document(plan, timings)["groups"]
+        for group in plan_document.as_document(plan, timings)["groups"]
     }
     assert (options["web"]["pricePerHour"], options["web"]["expectedPerHour"]) == (0.1, 0.104751)
     assert options["plain"] == {"nodes": 1, "pods": 2, "waste": 0.0}

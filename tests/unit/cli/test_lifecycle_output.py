@@ -12,8 +12,9 @@ from chalicelib.cli.commands.history import open_line
 from chalicelib.cli.explain_view import ExplainContext
 from chalicelib.cli.explain_view import as_document as explanation_document
 from chalicelib.cli.output import show
+from chalicelib.cli.plan_document import as_document
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.cli.plan_output import as_blocks, as_document
+from chalicelib.cli.plan_output import as_blocks
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import LifecycleVerdict, Plan, Removal, Restart

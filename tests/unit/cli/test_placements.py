@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.cli import plan_output
+from chalicelib.cli import plan_document, plan_output
 from chalicelib.cli.output import Table
 from chalicelib.model.plan import Health, NodeVerdict, Plan, PodPlacement, ScaleUp
 from chalicelib.model.reason import Reason, ReasonCode
@@ -36,7 +36,7 @@ def test_placements_name_a_node_or_a_number_within_a_group() -> None:
         PodPlacement(("shop/a",), node="n-1"),
         PodPlacement(("shop/b", "shop/c"), group="g", number=2),
     )
-    assert plan_output.as_document(made, TIMES)["promises"] == [
+    assert plan_document.as_document(made, TIMES)["promises"] == [
         {"pods": ["shop/a"], "node": "n-1", "promised": True},
         {"pods": ["shop/b", "shop/c"], "group": "g", "number": 2, "promised": True},
     ]
@@ -114,7 +114,7 @@ def test_placements_show_notes_and_assumptions() -> None:
     made = plan(
         notes=(Reason.of(ReasonCode.EXPANDER_SKIPPED, expander="price", detail="no prices"),)
     )
-    document = plan_output.as_document(made, TIMES, ("node n-1 is gone",))
+    document = plan_document.as_document(made, TIMES, ("node n-1 is gone",))
     assert document["notes"] == [
         {"code": "ExpanderSkipped", "message": "expander price was passed over (no prices)"}
     ]

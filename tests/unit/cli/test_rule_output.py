@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cli import explain_group, plan_output
+from chalicelib.cli import explain_group, plan_document, plan_output
 from chalicelib.cli.explain_view import ExplainContext, Explanation
 from chalicelib.cli.main import main
 from chalicelib.cli.output import Block, Table
@@ -48,7 +48,7 @@ def table(blocks: list[Block] | tuple[Table, ...], title: str) -> Table:
 
 def test_cli_plan_without_rules_and_headroom_omits_them() -> None:
     made = plan(scale_ups=(ScaleUp("g", "test", 2, 3, 10, ("shop/web",)),))
-    document = plan_output.as_document(made, TIMES)
+    document = plan_document.as_document(made, TIMES)
     assert {"rules", "headroom"} & {*document, *document["scaleUps"][0]} == set()
     blocks = plan_output.as_blocks(made, TIMES)
     assert {"Rules", "Headroom"} & {
@@ -59,7 +59,7 @@ def test_cli_plan_without_rules_and_headroom_omits_them() -> None:
 
 def test_cli_plan_shows_rules_with_their_nodes_and_refusals() -> None:
     made = plan(rules=(EVENING, QUIET, BUSY))
-    assert plan_output.as_document(made, TIMES)["rules"] == [
+    assert plan_document.as_document(made, TIMES)["rules"] == [
         {
             "rule": "evening",
             "pool": "pool-1",
@@ -98,7 +98,7 @@ def test_cli_plan_shows_headroom_with_reasons_for_the_missing_part() -> None:
         "spare", 5, held=2, added=1, reasons={"g": Reason.of(ReasonCode.GROUP_MAX_SIZE, max=3)}
     )
     made = plan(headroom=(verdict,))
-    [answer] = plan_output.as_document(made, TIMES)["headroom"]
+    [answer] = plan_document.as_document(made, TIMES)["headroom"]
     assert {key: answer[key] for key in ("name", "wanted", "held", "added")} == {
         "name": "spare",
         "wanted": 5,
@@ -114,7 +114,7 @@ def test_cli_plan_scale_up_shows_its_purpose() -> None:
     made = plan(
         scale_ups=(ScaleUp("g", "test", 2, 5, 10, ("shop/web",), ("evening", "busy"), ("spare",)),)
     )
-    assert plan_output.as_document(made, TIMES)["scaleUps"] == [
+    assert plan_document.as_document(made, TIMES)["scaleUps"] == [
         {
             "group": "g",
             "from": 2,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.cli import plan_output
+from chalicelib.cli import plan_document, plan_output
 from chalicelib.cli.output import Table
 from chalicelib.model.plan import Plan, PodPlacement, UnschedulablePods
 from tests.builders import ClusterBuilder, cluster, node
@@ -87,7 +87,7 @@ def test_higher_priority_pods_get_the_last_place_for_certain() -> None:
 
 def test_plan_json_and_tables_show_competing_pods() -> None:
     plan = shop(3).plan()
-    document = plan_output.as_document(plan, TIMES)
+    document = plan_document.as_document(plan, TIMES)
     contest = {"places": 3, "among": sorted(pod for each in entries(plan) for pod in each.pods)}
     for entry in (*document["promises"], *document["unschedulable"]):
         assert (entry["promised"], entry["onePlaceAmong"]) == (False, contest)

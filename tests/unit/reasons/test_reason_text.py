@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.cli import explain_group, explain_pod, plan_output
+from chalicelib.cli import explain_group, explain_pod, plan_document, plan_output
 from chalicelib.cli.explain_view import ExplainContext
 from chalicelib.cli.output import Table
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
@@ -353,7 +353,7 @@ def test_plan_and_explain_show_what_cannot_be_met_first_and_the_plan_stays_as_it
         if isinstance(block, Table) and block.columns == ("pods", "group", "why")
     ]
     assert rows == (("shop/wide", "web", IN_ORDER),)
-    details = plan_output.as_document(REFUSED, {})["unschedulable"][0]["details"]
+    details = plan_document.as_document(REFUSED, {})["unschedulable"][0]["details"]
     assert details == {"web": [sentence(BACKOFF), sentence(TAINT)]}
     case = PlanInputs(Snapshot("test", NOW), Policy("test"), Memory(), NOW, 0, None, (), 0.0)
     context = ExplainContext(case, PlannedCase(REFUSED, Memory(), {}))
