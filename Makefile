@@ -51,7 +51,7 @@ test: $(STAMP) lint contracts ## everything that must pass
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 test-fast: $(TEST_STAMP) lint contracts ## lint, import contracts, unit tests without the providers'
-	$(PYTEST) -m "not slow and not strict" --ignore tests/unit/providers tests/unit $(ARGS)
+	$(PYTEST) -m "not slow and not strict" tests/unit $(ARGS)
 
 lint: $(TEST_STAMP) ## ruff
 	$(BIN)/ruff check .

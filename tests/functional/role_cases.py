@@ -31,8 +31,8 @@ from infra.emulators.kube.auth import MASTERS, RbacRule, User, granted
 from infra.emulators.kube.in_process_transport import DirectLine
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from tests.contract.clusterapi.objects import GROUP, cluster, deployment, machine, machine_set
 from tests.functional.doctor_cases import ACCOUNT, NOW
+from tests.providers.clusterapi.objects import GROUP, cluster, deployment, machine, machine_set
 from tests.source_trees import ROOT
 
 Json = dict[str, Any]

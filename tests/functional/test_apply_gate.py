@@ -22,12 +22,12 @@ from infra.emulators.kube.crds import KARPENTER, load
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.other_autoscaler import MachineDeploymentGroups
-from tests.contract.clusterapi.management import fill, management
 from tests.functional.role_cases import CASES, stage
 from tests.functional.saved_cluster import pod
 from tests.functional.test_doctor_autoscalers import lease
 from tests.functional.test_doctor_karpenter import node_pool
 from tests.processes import PATIENCE
+from tests.providers.clusterapi.management import fill, management
 from tests.scenario.policies import refusal
 
 Said = pytest.CaptureFixture[str]

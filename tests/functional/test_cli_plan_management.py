@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from chalicelib.cli.main import main
-from tests.contract.clusterapi.management import Management, fill, management
+from tests.providers.clusterapi.management import Management, fill, management
 from tests.unit.policy.policy_documents import GOOD, HEAD
 
 Said = pytest.CaptureFixture[str]

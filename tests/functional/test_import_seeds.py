@@ -13,9 +13,9 @@ import pytest
 from chalicelib.cli.main import main
 from chalicelib.policy.load import load
 from chalicelib.providers.exoscale.provider import build
-from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 from tests.functional.import_pages import commands, deployments, scaling_rules, secret
 from tests.functional.import_runs import Said, container, imported, manifest, workload, written
+from tests.providers.provider_fixtures.exoscale import ExoscaleBench
 from tests.reference_data import needs_shared
 
 PLACEHOLDER, GROUP = "[min]:[max]:[ASG_ID]", "1:10:asg-bp18p2yfxow2dloq0001"

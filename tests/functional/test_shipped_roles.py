@@ -24,7 +24,6 @@ from chalicelib.model.policy_permissions import PublishedSettings
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.auth import RbacRule, granted
-from tests.contract.clusterapi.objects import GROUP, deployment
 from tests.functional.doctor_cases import ACCOUNT, NOW, no_secret
 from tests.functional.role_cases import (
     CASES,
@@ -36,6 +35,7 @@ from tests.functional.role_cases import (
     RoleCase,
     stage,
 )
+from tests.providers.clusterapi.objects import GROUP, deployment
 from tests.source_trees import ROOT
 
 Said = pytest.CaptureFixture[str]

@@ -17,7 +17,7 @@ from tests.source_trees import module_name
 
 #: The part of the CPU seconds per mutant that tests of units and contracts may use.
 _UNITS = 0.7
-_UNIT_FOLDERS = ("tests/unit/", "tests/contract/")
+_UNIT_FOLDERS = ("tests/unit/", "tests/providers/", "tests/contract/")
 #: Looks at the fields of all classes.
 _EVERY_FIELD = "tests/unit/test_fields.py"
 _FILES_PER_IMPORT = 30

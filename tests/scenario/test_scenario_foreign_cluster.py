@@ -16,7 +16,7 @@ from infra.emulators.controllers.capi.fields import GROUP
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.local_world import LocalWorld
-from tests.contract.clusterapi import objects
+from tests.providers.clusterapi import objects
 from tests.scenario.policies import document
 from tests.scenario.test_scenario_management_cluster import PROVIDER, SECRET, ScenarioManagement
 

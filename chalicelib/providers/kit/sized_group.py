@@ -8,7 +8,7 @@ Alibaba, Exoscale and CCE.
     from_size               refused below what exists or outside the bounds, otherwise written once
 
 A repeated call begins with the same questions, so a crash or a lost answer adds and removes
-nothing; the suite asks them of every vendor (tests/contract/suite/test_suite_sizes.py). What
+nothing; the suite asks them of every vendor (tests/providers/suite/test_suite_sizes.py). What
 follows a write differs (activities, operations, totals of a pool), so each vendor has its own. The
 placeholders among the targets of a removal (removal_guard.py) lower the size.
 """

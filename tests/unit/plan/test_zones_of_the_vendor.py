@@ -8,7 +8,9 @@ import pytest
 
 from chalicelib.model.reason import ReasonCode
 from tests.builders import ZONE
-from tests.contract.clusterapi.objects import node, pool
+from tests.providers.clusterapi.objects import node, pool
+from tests.providers.clusterapi.test_groups import groups
+from tests.providers.clusterapi.test_pools import only
 from tests.unit.plan.hour_of_joins import HOUR, HourOfJoins, node_object
 from tests.unit.plan.test_groups_in_several_zones import first_purchase, in_zone, promised
 from tests.unit.plan.test_volumes_in_several_zones import (
@@ -20,8 +22,6 @@ from tests.unit.plan.test_volumes_in_several_zones import (
     in_turn,
     made_by,
 )
-from tests.unit.providers.test_capi_groups import groups
-from tests.unit.providers.test_capi_pools import only
 
 IN_A = {"g-1": "a", "g-2": "a"}
 
