@@ -15,7 +15,7 @@ from chalicelib.policy.load import load
 from chalicelib.providers.exoscale.provider import build
 from tests.functional.import_pages import commands, deployments, scaling_rules, secret
 from tests.functional.import_runs import Said, container, imported, manifest, workload, written
-from tests.providers.provider_fixtures.exoscale import ExoscaleBench
+from tests.providers.exoscale.fixture import ExoscaleFixture
 from tests.reference_data import needs_shared
 
 PLACEHOLDER, GROUP = "[min]:[max]:[ASG_ID]", "1:10:asg-bp18p2yfxow2dloq0001"
@@ -325,7 +325,7 @@ def test_exoscale_import_with_a_named_pool_makes_groups_of_all_pools(capsys: Sai
         printed(capsys, "--command", command, "--name", "shop"), place="shop.yaml"
     )
     assert warnings == ()
-    with ExoscaleBench() as bench:
+    with ExoscaleFixture() as bench:
         web, gpu = (
             bench.add_nodepool("web", size=2).pool.id,
             bench.add_nodepool("gpu", size=1).pool.id,

@@ -29,7 +29,7 @@ from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.operations import new_operation
 from tests.providers.alicloud.distorted_answers import Liar
-from tests.providers.provider_fixtures.alicloud import AlicloudBench
+from tests.providers.alicloud.fixture import AlicloudBench
 
 MOST, LEAST = 12, 1
 FAULTS = (

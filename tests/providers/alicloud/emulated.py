@@ -28,9 +28,9 @@ from infra.emulators.alicloud.models import GONE_SOON, AlicloudDurations, Aliclo
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from infra.emulators.vendor_common.server import Scripted
+from tests.providers.alicloud.fixture import AlicloudBench
 from tests.providers.alicloud.fixtures import order
 from tests.providers.emulated import OPENED, changed
-from tests.providers.provider_fixtures.alicloud import AlicloudBench
 
 REGION, GROUP = "cn-hangzhou", "asg-1"
 KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"

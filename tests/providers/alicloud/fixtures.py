@@ -7,7 +7,7 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.kit.errors import Conflict, Throttled, Transient
 from tests.operations import ask, new_operation
-from tests.providers.provider_fixtures.alicloud import AlicloudBench
+from tests.providers.alicloud.fixture import AlicloudBench
 
 _MOST = 60
 

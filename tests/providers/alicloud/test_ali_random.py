@@ -20,9 +20,9 @@ from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, QUOTA, Alicl
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.amounts import examples
 from tests.operations import ask
+from tests.providers.alicloud.fixture import AlicloudBench
 from tests.providers.alicloud.fixtures import order, seen
 from tests.providers.alicloud.test_ali_permissions import UPSTREAM
-from tests.providers.provider_fixtures.alicloud import AlicloudBench
 
 _FAULTS = (
     VendorFault.LOST_ANSWER,

@@ -19,7 +19,7 @@ from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
 from tests.providers.alicloud.emulated import GROUP, EmulatedEss, grow
 from tests.providers.alicloud.test_ali_permissions import FOLDER
-from tests.providers.provider_fixtures.cherryservers import MemoryCache
+from tests.providers.cherryservers.fixture import MemoryCache
 
 SPOT = "SpotAsPriceGo"
 INSTANCES = " DescribeInstances$"

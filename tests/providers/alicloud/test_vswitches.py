@@ -12,8 +12,8 @@ from infra.emulators.alicloud.iam import read_policy
 from infra.emulators.cloud_account import LOOPBACK
 from tests.providers.alicloud.emulated import EmulatedEss
 from tests.providers.alicloud.test_ali_permissions import FOLDER
+from tests.providers.cherryservers.fixture import MemoryCache
 from tests.providers.emulated import changed
-from tests.providers.provider_fixtures.cherryservers import MemoryCache
 
 ZONE_H, ZONE_I, ZONE_J = "cn-hangzhou-h", "cn-hangzhou-i", "cn-hangzhou-j"
 ZONE = "topology.kubernetes.io/zone"

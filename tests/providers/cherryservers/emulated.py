@@ -24,8 +24,8 @@ from infra.emulators.cherryservers.models import CherryServer
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.operations import new_operation
+from tests.providers.cherryservers.fixture import CherryBench, Workload
 from tests.providers.emulated import OPENED, changed
-from tests.providers.provider_fixtures.cherryservers import CherryBench, Workload
 
 CLUSTER, POOL, PROJECT = "ours", "pool3", 10001
 TAGS = {"k8s-cluster": CLUSTER, "k8s-nodepool": POOL}

@@ -7,7 +7,7 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from tests.operations import ask, new_operation
-from tests.providers.provider_fixtures.cherryservers import CherryBench
+from tests.providers.cherryservers.fixture import CherryBench
 
 _MOST = 80
 

@@ -9,8 +9,8 @@ import pytest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from infra.emulators.cherryservers.models import CherryDurations
+from tests.providers.cherryservers.fixture import CherryBench
 from tests.providers.cherryservers.fixtures import drive, order, seen, target
-from tests.providers.provider_fixtures.cherryservers import CherryBench
 
 INSTALLATION = 45 * 60.0
 

@@ -20,6 +20,7 @@ from infra.emulators.cherryservers.models import (
 )
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.operations import ask
+from tests.providers.cherryservers.fixture import CherryBench
 from tests.providers.cherryservers.fixtures import (
     answer,
     claimed,
@@ -29,7 +30,6 @@ from tests.providers.cherryservers.fixtures import (
     orders,
     seen,
 )
-from tests.providers.provider_fixtures.cherryservers import CherryBench
 
 
 @pytest.fixture

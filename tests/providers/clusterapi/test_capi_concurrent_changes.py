@@ -27,8 +27,8 @@ from infra.emulators.controllers.capi.fields import CLUSTER_NAME, DELETE_MACHINE
 from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.kube.faults import KubeFault
 from tests.operations import new_operation
+from tests.providers.clusterapi.fixture import ClusterApiBench
 from tests.providers.clusterapi.objects import GROUP, Json
-from tests.providers.provider_fixtures.clusterapi import ClusterApiBench
 
 LEAST, MOST, TURNS = 1, 6, 60
 PLURALS = {

@@ -35,7 +35,7 @@ from infra.emulators.exoscale.account import example_id
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
 from tests.cases import each_row
 from tests.providers.emulated import KeptCache, RecordedLimits, RotatedSecrets
-from tests.providers.exoscale.emulated import (
+from tests.providers.exoscale.fixture import (
     BEGUN,
     INSTANCE,
     INSTANCE_POOL,
@@ -44,13 +44,14 @@ from tests.providers.exoscale.emulated import (
     SKS,
     TWO,
     WORK,
-    EmulatedZone,
+    ExoscaleFixture,
+    opened,
     sent,
 )
-from tests.providers.exoscale.emulated import MEDIUM as TYPE
-from tests.providers.exoscale.emulated import NP_A as NODEPOOL
-from tests.providers.exoscale.emulated import OURS as CLUSTER
-from tests.providers.exoscale.emulated import A as POOL
+from tests.providers.exoscale.fixture import MEDIUM as TYPE
+from tests.providers.exoscale.fixture import NP_A as NODEPOOL
+from tests.providers.exoscale.fixture import OURS as CLUSTER
+from tests.providers.exoscale.fixture import A as POOL
 
 # Each call: its request line, the call itself, and an answer.
 CALLS: dict[str, tuple[str, Callable[[ExoscaleApi], object], object]] = {
@@ -99,9 +100,9 @@ CHANGES = [name for name in CALLS if name not in READS]
 LISTS = ["instances", "pools", "clusters"]
 
 
-def script(*answers: Answer, on: str = ".") -> EmulatedZone:
+def script(*answers: Answer, on: str = ".") -> ExoscaleFixture:
     """Returns an empty zone that gives these answers first."""
-    zone = EmulatedZone()
+    zone = opened()
     zone.server.reply(on, *answers)
     return zone
 
@@ -495,7 +496,7 @@ def test_exoscale_api_unreachable_host_is_temporary_and_names_the_call() -> None
 
 @each_row("status", [401, 403])
 def test_exoscale_api_refused_key_is_reported_once_without_the_key(status: int) -> None:
-    zone = EmulatedZone()
+    zone = opened()
     key = json.loads(zone.read_secret())
     zone.server.reply(
         ".",
@@ -515,7 +516,7 @@ def test_exoscale_api_refused_key_is_reported_once_without_the_key(status: int) 
 
 
 def test_exoscale_api_replaced_key_is_read_once_more() -> None:
-    zone = EmulatedZone()
+    zone = opened()
     name = "outscaler/exoscale/credentials"
     secrets = RotatedSecrets(**{name: zone.read_secret()})
     zone._rotate()
@@ -530,7 +531,7 @@ def test_exoscale_api_replaced_key_is_read_once_more() -> None:
 
 
 def test_exoscale_api_unusable_secret_is_an_error_of_the_call() -> None:
-    zone = EmulatedZone()
+    zone = opened()
     with pytest.raises(Unauthorized, match="apiSecret is missing"):
         zone.api(lambda _: '{"apiKey": "EXO-EXAMPLE"}').pools()
 
@@ -543,7 +544,7 @@ def test_exoscale_api_unusable_secret_is_an_error_of_the_call() -> None:
 
 
 def test_exoscale_api_rate_limit_key_is_per_key_and_zone_and_shows_no_secret() -> None:
-    zone = EmulatedZone()
+    zone = opened()
     zone._pacer = limits = RecordedLimits()  # type: ignore[assignment]
     api = zone.api(callsPerSecond="2.5")
     api.expect(40)
@@ -561,7 +562,7 @@ def test_exoscale_api_rate_limit_key_is_per_key_and_zone_and_shows_no_secret() -
 
 
 def test_exoscale_quota_is_cached_for_five_minutes_and_fresh_where_needed() -> None:
-    zone = EmulatedZone()
+    zone = opened()
     zone.zone.limit, zone.zone.other_usage, zone.shared_cache = 20, 4, KeptCache()
 
     def usage() -> int:
@@ -592,7 +593,7 @@ def test_exoscale_quota_is_cached_for_five_minutes_and_fresh_where_needed() -> N
     ],
 )
 def test_exoscale_unreadable_quota_uses_the_last_one_for_a_day(answer: Answer) -> None:
-    zone = EmulatedZone()
+    zone = opened()
     zone.zone.limit, zone.zone.other_usage, zone.shared_cache = 20, 4, KeptCache()
     assert zone.api().quota().limit == 20
     zone.server.reply(".", answer, always=True)
@@ -627,7 +628,7 @@ def test_exoscale_partial_quota_is_neither_zero_nor_unlimited(body: dict[str, ob
 
 
 def test_exoscale_types_are_cached_for_a_day_and_unknown_ones_for_an_hour() -> None:
-    zone, other = EmulatedZone(), TYPE.replace("a1", "c7")
+    zone, other = opened(), TYPE.replace("a1", "c7")
     zone.shared_cache = KeptCache()
 
     def types() -> list[bool]:
@@ -645,7 +646,7 @@ def test_exoscale_types_are_cached_for_a_day_and_unknown_ones_for_an_hour() -> N
 
 
 def test_exoscale_types_read_before_an_error_are_cached_and_malformed_are_absent() -> None:
-    zone, odd, dead = EmulatedZone(), TYPE.replace("a1", "c7"), TYPE.replace("a1", "d8")
+    zone, odd, dead = opened(), TYPE.replace("a1", "c7"), TYPE.replace("a1", "d8")
     zone.shared_cache = KeptCache()
     zone.server.reply(
         odd,

@@ -26,9 +26,9 @@ from chalicelib.providers.exoscale.error_mapping import error_for, work_error
 from chalicelib.providers.kit.errors import ProviderError, Transient
 from chalicelib.providers.kit.http import VendorResponse
 from tests.cases import each_row
-from tests.providers.exoscale.emulated import BEGUN, INSTANCE, INSTANCE_POOL, KIND, SKS, WORK
-from tests.providers.exoscale.emulated import MEDIUM as TYPE
-from tests.providers.exoscale.emulated import A as POOL
+from tests.providers.exoscale.fixture import BEGUN, INSTANCE, INSTANCE_POOL, KIND, SKS, WORK
+from tests.providers.exoscale.fixture import MEDIUM as TYPE
+from tests.providers.exoscale.fixture import A as POOL
 
 READERS: dict[str, Callable[[VendorResponse], object]] = {
     "instances": read_instances,

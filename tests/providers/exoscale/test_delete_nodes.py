@@ -12,23 +12,23 @@ from chalicelib.providers.kit.errors import Conflict, ProviderError, Transient
 from infra.emulators.exoscale.account import example_id
 from infra.emulators.exoscale.models import Ending
 from tests.cases import each_row
-from tests.providers.exoscale.emulated import (
+from tests.providers.exoscale.fixture import (
     A,
     B,
-    EmulatedZone,
+    ExoscaleFixture,
     discard,
+    drive,
     grow,
     remove,
     shrink,
     sks,
     standalone,
 )
-from tests.providers.exoscale.fixtures import drive
 
 NO_EFFECT = Ending("success", "")
 
 
-def _begun(zone: EmulatedZone, operation: Operation) -> Operation:
+def _begun(zone: ExoscaleFixture, operation: Operation) -> Operation:
     """Returns an accepted change, as the executor passes it to the next step."""
     verb = zone.build().decrease_target if not operation.spec.targets else zone.build().delete_nodes
     outcome = verb(operation)
@@ -36,11 +36,11 @@ def _begun(zone: EmulatedZone, operation: Operation) -> Operation:
     return operation.with_status(data=outcome.data, step=outcome.step)
 
 
-def _missing(zone: EmulatedZone) -> list[str]:
+def _missing(zone: ExoscaleFixture) -> list[str]:
     return [each.handle for each in zone.groups()[A].instances if each.error]
 
 
-def _silent(zone: EmulatedZone, handle: str) -> None:
+def _silent(zone: ExoscaleFixture, handle: str) -> None:
     """The machine never joined the cluster."""
     zone.kubelets.silent.add(zone.zone.vms[handle].name)
 
@@ -186,7 +186,7 @@ def test_exoscale_eviction_that_succeeds_without_effect_finally_fails() -> None:
     assert len(zone.changes()) == 1
 
 
-def _poll(zone: EmulatedZone, operation: Operation) -> Operation:
+def _poll(zone: ExoscaleFixture, operation: Operation) -> Operation:
     """Returns an operation that is not over yet, as the executor passes it to the next step."""
     outcome = zone.build().poll(operation)
     assert isinstance(outcome, InProgress)

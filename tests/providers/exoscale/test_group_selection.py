@@ -10,12 +10,12 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from tests.cases import each_row
-from tests.providers.exoscale.emulated import NP_A, OURS, THEIRS, A, B, C, EmulatedZone
+from tests.providers.exoscale.fixture import NP_A, OURS, THEIRS, A, B, C, ExoscaleFixture, opened
 
 
-def zone() -> EmulatedZone:
+def zone() -> ExoscaleFixture:
     """`web` in our cluster and in another one, and a standalone pool `db`."""
-    return EmulatedZone(("web", "prod", 2), ("web", "stage", 2), ("db", "", 2))
+    return opened(("web", "prod", 2), ("web", "stage", 2), ("db", "", 2))
 
 
 @each_row("name", [A, NP_A, A.upper(), "web", "prod/web", f"{OURS}/web"])
@@ -59,7 +59,7 @@ def test_exoscale_selection_ambiguous_name_is_reported_and_selects_none() -> Non
 
 
 def test_exoscale_selection_name_of_both_kinds_blocks_only_its_candidates() -> None:
-    api = EmulatedZone(("web", "prod", 2), ("web", "", 2), ("db", "", 2))
+    api = opened(("web", "prod", 2), ("web", "", 2), ("db", "", 2))
     groups = api.groups("2:7:web", "1:4:db")
     assert "means 2 groups" in groups[A].error
     assert "means 2 groups" in groups[B].error
@@ -67,14 +67,14 @@ def test_exoscale_selection_name_of_both_kinds_blocks_only_its_candidates() -> N
 
 
 def test_exoscale_selection_name_of_both_kinds_means_the_one_with_our_nodes() -> None:
-    api = EmulatedZone(("web", "prod", 2), ("web", "", 2))
+    api = opened(("web", "prod", 2), ("web", "", 2))
     assert {
         name: group.max for name, group in api.groups("2:7:web", nodes=api.nodes(A)).items()
     } == {A: 7}
 
 
 def test_exoscale_selection_name_only_in_another_cluster_selects_none() -> None:
-    api = EmulatedZone(("web", "prod", 2), ("api", "stage", 2))
+    api = opened(("web", "prod", 2), ("api", "stage", 2))
     assert not api.groups("2:7:api", nodes=api.nodes(A))
     assert "write stage/api" in api.warnings("2:7:api", nodes=api.nodes(A))
     assert set(api.groups("2:7:stage/api", nodes=api.nodes(A))) == {B}
@@ -103,7 +103,7 @@ def test_exoscale_selection_named_groups_come_first_and_need_no_node() -> None:
 
 
 def test_exoscale_selection_empty_nodepool_is_a_group_with_scale_from_zero() -> None:
-    api = EmulatedZone(("web", "prod", 2), ("gpu", "prod", 0), ("theirs", "stage", 0))
+    api = opened(("web", "prod", 2), ("gpu", "prod", 0), ("theirs", "stage", 0))
     assert set(api.groups()) == {A, B}
     assert set(api.groups(scaleFromZero="false")) == {A}
     assert set(api.groups("0:3:gpu", scaleFromZero="false")) == {B}
@@ -111,7 +111,7 @@ def test_exoscale_selection_empty_nodepool_is_a_group_with_scale_from_zero() -> 
 
 
 def test_exoscale_selection_with_discovery_an_entry_only_bounds_its_pool() -> None:
-    api = EmulatedZone(
+    api = opened(
         ("web", "prod", 2),
         ("gpu", "prod", 1),
         ("db", "", 2),
@@ -175,7 +175,9 @@ def test_exoscale_selection_unknown_name_mentions_unreadable_clusters() -> None:
     assert "SKS clusters could not be read" in api.warnings("2:7:web", nodes=[])
 
 
-def _held(api: EmulatedZone, *specs: str, nodes: Sequence[str] = (), **settings: Any) -> set[bool]:
+def _held(
+    api: ExoscaleFixture, *specs: str, nodes: Sequence[str] = (), **settings: Any
+) -> set[bool]:
     """Tells whether the machines of A are blocked from deletion. nodes: the pools whose machines
     are nodes of this cluster."""
     known = api.nodes(*nodes) if nodes else []
@@ -185,7 +187,7 @@ def _held(api: EmulatedZone, *specs: str, nodes: Sequence[str] = (), **settings:
 def test_exoscale_selection_bare_name_never_deletes_running_foreign_machines() -> None:
     """If a Nodepool of another cluster happens to have the name, its machines look as if they had
     never joined, and would all be deleted after the provision time."""
-    api = EmulatedZone(("web", "prod", 3), ("db", "", 2))
+    api = opened(("web", "prod", 3), ("db", "", 2))
     assert _held(api, "0:7:web") == {True}
     assert _held(api, "0:7:web", nodes=(C,)) == {True}, (
         "a node of a standalone pool says nothing of SKS"
@@ -205,19 +207,19 @@ def test_exoscale_selection_bare_name_never_deletes_running_foreign_machines() -
 def test_exoscale_selection_explicitly_named_cluster_is_trusted(
     spec: str, settings: dict[str, Any]
 ) -> None:
-    api = EmulatedZone(("web", "prod", 3))
+    api = opened(("web", "prod", 3))
     assert _held(api, spec, **settings) == {False}
     assert not api.warnings(spec, nodes=[], **settings)
 
 
 def test_exoscale_selection_node_or_another_entry_identifies_our_cluster() -> None:
-    api = EmulatedZone(("web", "prod", 3), ("api", "prod", 1))
+    api = opened(("web", "prod", 3), ("api", "prod", 1))
     assert _held(api, "0:7:web", nodes=(B,)) == {False}
     assert _held(api, "0:7:web", "0:2:prod/api") == {False}
 
 
 def test_exoscale_selection_empty_nodepool_by_bare_name_deletes_only_failed_ones() -> None:
-    api = EmulatedZone(("web", "prod", 0))
+    api = opened(("web", "prod", 0))
     assert not api.groups("0:7:web", nodes=[])[A].error
     assert not api.warnings("0:7:web", nodes=[])
     api.pool(A).size = 1
@@ -228,7 +230,7 @@ def test_exoscale_selection_empty_nodepool_by_bare_name_deletes_only_failed_ones
 # -- groups inferred from a node's own claims
 
 
-def _thief(api: EmulatedZone, victim: str, at: int = 0) -> list[Node]:
+def _thief(api: ExoscaleFixture, victim: str, at: int = 0) -> list[Node]:
     """The nodes of A, the first of which claims to be a machine of another pool."""
     first, *rest = api.nodes(A)
     return [
@@ -239,10 +241,10 @@ def _thief(api: EmulatedZone, victim: str, at: int = 0) -> list[Node]:
     ]
 
 
-def _foreign(victim_cluster: str = "stage") -> EmulatedZone:
+def _foreign(victim_cluster: str = "stage") -> ExoscaleFixture:
     """`web` of our cluster with three machines; the pool B of four belongs to another
     cluster, or is standalone."""
-    return EmulatedZone(
+    return opened(
         ("web", "prod", 3),
         ("web", victim_cluster, 4),
         ("gpu", victim_cluster, 0),
@@ -284,7 +286,7 @@ def test_exoscale_selection_standalone_pool_known_by_a_node_counts_as_discovered
 
 
 def test_exoscale_selection_sks_groups_are_discovered_until_most_machines_joined() -> None:
-    api = EmulatedZone(("web", "prod", 3), ("gpu", "prod", 0))
+    api = opened(("web", "prod", 3), ("gpu", "prod", 0))
     found = [
         {name: group.discovered for name, group in api.groups(nodes=api.nodes(A)[:count]).items()}
         for count in (0, 1, 2, 3)
@@ -318,7 +320,7 @@ def test_exoscale_selection_node_with_another_machines_name_is_not_trusted() -> 
 
 
 def test_exoscale_selection_discovered_pools_of_one_name_are_ordered_by_id() -> None:
-    api = EmulatedZone(("web", "", 1), ("web", "", 1), ("db", "", 1))
+    api = opened(("web", "", 1), ("web", "", 1), ("db", "", 1))
     api.zone.pools = dict(reversed(api.zone.pools.items()))
     assert [(group.id, group.discovered) for group in api.groups().values()] == [
         (C, True),

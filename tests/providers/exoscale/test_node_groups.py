@@ -15,16 +15,16 @@ from infra.emulators.exoscale.account import example_id
 from infra.emulators.exoscale.serializers import listed
 from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.providers.exoscale.emulated import A, B, EmulatedZone, both, sks, standalone
+from tests.providers.exoscale.fixture import A, B, ExoscaleFixture, both, opened, sks, standalone
 
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
 
 
-def _nodepool(zone: EmulatedZone) -> str:
+def _nodepool(zone: ExoscaleFixture) -> str:
     return zone.pool(A).nodepool
 
 
-def _lost(zone: EmulatedZone, group: str = A) -> list[tuple[str, str]]:
+def _lost(zone: ExoscaleFixture, group: str = A) -> list[tuple[str, str]]:
     return [
         (each.handle, each.error.cls)
         for each in zone.groups()[group].instances
@@ -153,7 +153,7 @@ def test_exoscale_pool_in_deletion_is_not_a_group(nodepool: bool) -> None:
 
 
 def test_exoscale_empty_pool_has_no_instances_and_a_template() -> None:
-    zone = EmulatedZone(("web", "prod", 0), ("more", "prod", 1))
+    zone = opened(("web", "prod", 0), ("more", "prod", 1))
     group = zone.groups()[A]
     assert (group.target, group.instances) == (0, ())
     assert group.template is not None
@@ -292,7 +292,7 @@ def test_exoscale_maximum_without_a_spec_is_what_the_quota_leaves(
 
 
 def test_exoscale_add_ons_are_those_of_the_cluster_of_the_groups() -> None:
-    zone = EmulatedZone(("web", "prod", 2), ("batch", "other", 1), ("bare", "", 1))
+    zone = opened(("web", "prod", 2), ("batch", "other", 1), ("bare", "", 1))
     prod, other = zone.zone.clusters.values()
     prod.addons, other.addons = (
         {"karpenter", "metrics-server"},

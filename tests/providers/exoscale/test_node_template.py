@@ -7,7 +7,7 @@ from typing import Any
 from chalicelib.model.node import Node, Taint
 from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.providers.exoscale.emulated import MEDIUM, NP_A, A, B, EmulatedZone
+from tests.providers.exoscale.fixture import MEDIUM, NP_A, A, B, ExoscaleFixture, opened
 
 GPU = {
     "family": "gpu3",
@@ -20,14 +20,14 @@ GPU = {
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
 
 
-def zone(**nodepool: object) -> EmulatedZone:
+def zone(**nodepool: object) -> ExoscaleFixture:
     """An empty Nodepool, and a named standalone pool."""
-    made = EmulatedZone(("web", "prod", 0), ("db", "", 1))
+    made = opened(("web", "prod", 0), ("db", "", 1))
     made.answers[NP_A] = nodepool
     return made
 
 
-def template(api: EmulatedZone, group: str = A, **settings: Any) -> Node:
+def template(api: ExoscaleFixture, group: str = A, **settings: Any) -> Node:
     found = api.groups("0:9:web", "1:9:db", **settings)[group].template
     assert found is not None
     return found

@@ -12,13 +12,21 @@ from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.kit.errors import Unauthorized
 from infra.emulators.exoscale.account import example_id
 from tests.cases import each_row
-from tests.providers.exoscale.emulated import NP_A, A, B, EmulatedZone, grow, remove
-from tests.providers.exoscale.fixtures import drive
+from tests.providers.exoscale.fixture import (
+    NP_A,
+    A,
+    B,
+    ExoscaleFixture,
+    drive,
+    grow,
+    opened,
+    remove,
+)
 
 
-def key(*pools: tuple[str, str, int], sks: bool = True) -> EmulatedZone:
+def key(*pools: tuple[str, str, int], sks: bool = True) -> ExoscaleFixture:
     """A zone, and a key with the operations that upstream documents."""
-    zone = EmulatedZone(*pools)
+    zone = opened(*pools)
     zone.deny("list-instance-pools", "list-instances")
     if not sks:
         zone.deny("list-sks-clusters", "scale-sks-nodepool", "evict-sks-nodepool-members")
@@ -83,7 +91,7 @@ def test_exoscale_restricted_key_vanished_machine_blocks_no_other() -> None:
 
 def test_exoscale_restricted_key_may_lack_only_one_of_the_lists() -> None:
     for operation in ("list-instances", "list-instance-pools"):
-        zone = EmulatedZone(("web", "prod", 3), ("db", "", 2))
+        zone = opened(("web", "prod", 3), ("db", "", 2))
         zone.deny(operation)
         assert {name: len(group.instances) for name, group in zone.groups().items()} == {A: 3, B: 2}
 
@@ -114,7 +122,7 @@ def test_exoscale_key_without_permissions_is_refused_in_few_calls() -> None:
 
 
 def test_exoscale_invalid_key_is_refused_at_once() -> None:
-    zone = EmulatedZone(("web", "prod", 5))
+    zone = opened(("web", "prod", 5))
     zone.fail("GET /v2/instance-pool$", 401, 1)
     with pytest.raises(Unauthorized):
         zone.groups()

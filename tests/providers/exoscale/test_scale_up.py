@@ -12,11 +12,10 @@ from chalicelib.providers.kit.errors import Conflict
 from infra.emulators.exoscale.models import Ending
 from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.providers.exoscale.emulated import A, B, EmulatedZone, grow, sks
-from tests.providers.exoscale.fixtures import drive
+from tests.providers.exoscale.fixture import A, B, ExoscaleFixture, drive, grow, sks
 
 
-def _begun(zone: EmulatedZone, from_size: int, to_size: int) -> Operation:
+def _begun(zone: ExoscaleFixture, from_size: int, to_size: int) -> Operation:
     """Returns an accepted scale-up, as the executor passes it to the next step."""
     operation = grow(zone, from_size, to_size)
     outcome = zone.build().scale_up(operation)

@@ -9,8 +9,8 @@ from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings, read_settings
 from chalicelib.policy.vendors.settings import keys_of
 from tests.cases import each_row
-from tests.providers.exoscale.emulated import NP_A as NODEPOOL
-from tests.providers.exoscale.emulated import A as POOL
+from tests.providers.exoscale.fixture import NP_A as NODEPOOL
+from tests.providers.exoscale.fixture import A as POOL
 
 RIGHT = {"zone": "ch-gva-2", "credentialsSecret": "key"}
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.providers.huaweicloud.fixture import HuaweiBench
 from tests.providers.huaweicloud.fixtures import ProjectClient
-from tests.providers.provider_fixtures.huaweicloud import HuaweiBench
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from infra.emulators.huaweicloud.models import CceDurations
 from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.operations import ask, new_operation
-from tests.providers.provider_fixtures.huaweicloud import HuaweiBench
+from tests.providers.huaweicloud.fixture import HuaweiBench
 
 START = 1_800_000_000.0
 TOKEN = "MIIexampletoken"

@@ -10,7 +10,7 @@ from chalicelib.cluster.node_groups import read_node_groups
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.mode import Mode
-from tests.providers.provider_fixtures.huaweicloud import HuaweiBench
+from tests.providers.huaweicloud.fixture import HuaweiBench
 
 NOW = 1_800_000_000.0
 

@@ -28,7 +28,7 @@ from infra.emulators.vendor_common.http_messages import Answer, Incoming, script
 from tests.cases import each_row
 from tests.providers.emulated import KeptCache, RotatedSecrets
 from tests.providers.huaweicloud.emulated import POOL, EmulatedCce, script
-from tests.providers.provider_fixtures.huaweicloud import SECRET
+from tests.providers.huaweicloud.fixture import SECRET
 
 ACCESS_KEY, SECRET_KEY = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 KEY = json.dumps({"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY})

@@ -20,7 +20,7 @@ from chalicelib.providers.kit.price_reader import PriceReader, VendorPrice, curr
 from chalicelib.providers.kit.rate_limit import OWN_PACE
 from chalicelib.providers.kit.services import Cache, NullCache, TtlCache
 from infra.emulators.controllers.clock import ManualClock
-from tests.providers.provider_fixtures.cherryservers import MemoryCache
+from tests.providers.cherryservers.fixture import MemoryCache
 
 START, HOUR = 1_800_000_000.0, 3600.0
 

@@ -16,7 +16,7 @@ from chalicelib.providers.kit.errors import ProviderError
 from tests.providers.alicloud.emulated import KEY_ID, answering, groups_page
 from tests.providers.cherryservers.emulated import EmulatedCloud
 from tests.providers.emulated import RecordedLimits
-from tests.providers.exoscale.emulated import EmulatedZone
+from tests.providers.exoscale.fixture import opened
 from tests.providers.huaweicloud.emulated import EmulatedCce
 
 
@@ -34,7 +34,7 @@ def of_alicloud(name: str, secret: str, token: str = "") -> str:
 
 def of_exoscale(name: str, secret: str) -> str:
     """See of_alicloud."""
-    zone = EmulatedZone()
+    zone = opened()
     zone._pacer = limits = RecordedLimits()  # type: ignore[assignment]
     with suppress(ProviderError):
         zone.api(lambda _: json.dumps({"apiKey": name, "apiSecret": secret})).pools()

@@ -16,34 +16,34 @@ from tests.providers.suite.operations import OperationDriver
 from tests.providers.suite.provider_fixture import ProviderFixture
 from tests.providers.suite.recording_provider import Ear
 
-#: Name -> module in tests/providers/provider_fixtures, its class, and how it is made.
+#: Name -> module in tests/providers, its class, and how it is made.
 BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
     {
-        "memory": ("memory", "MemoryBench", {}),
-        "clusterapi": ("clusterapi", "ClusterApiBench", {}),
-        "alicloud": ("alicloud", "AlicloudBench", {}),
-        "cherryservers": ("cherryservers", "CherryBench", {}),
-        "exoscale": ("exoscale", "ExoscaleBench", {}),
-        "huaweicloud": ("huaweicloud", "HuaweiBench", {}),
+        "memory": ("suite.memory", "MemoryBench", {}),
+        "clusterapi": ("clusterapi.fixture", "ClusterApiBench", {}),
+        "alicloud": ("alicloud.fixture", "AlicloudBench", {}),
+        "cherryservers": ("cherryservers.fixture", "CherryBench", {}),
+        "exoscale": ("exoscale.fixture", "ExoscaleFixture", {}),
+        "huaweicloud": ("huaweicloud.fixture", "HuaweiBench", {}),
     }
 )
 #: : The same vendors in another configuration, only for the modules in VARIED, because
 #: vendors make the tests slow.
 VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
     {
-        "clusterapi-apart": ("clusterapi", "ClusterApiBench", {"apart": True}),
+        "clusterapi-apart": ("clusterapi.fixture", "ClusterApiBench", {"apart": True}),
         "alicloud-undesired": (
-            "alicloud",
+            "alicloud.fixture",
             "AlicloudBench",
             {"desired": False, "prefix": "alicloud://"},
         ),
         "cherryservers-late": (
-            "cherryservers",
+            "cherryservers.fixture",
             "CherryBench",
             {"prefix": "", "cap": 3, "delete_lag": 20.0},
         ),
-        "exoscale-standalone": ("exoscale", "ExoscaleBench", {"standalone": True}),
-        "huaweicloud-grouped": ("huaweicloud", "HuaweiBench", {"grouped": True}),
+        "exoscale-standalone": ("exoscale.fixture", "ExoscaleFixture", {"standalone": True}),
+        "huaweicloud-grouped": ("huaweicloud.fixture", "HuaweiBench", {"grouped": True}),
     }
 )
 VARIED = (
@@ -68,9 +68,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def yard(request: pytest.FixtureRequest) -> Iterator[OperationDriver]:
     """A bench without groups. At the end, no output may contain a secret."""
     module, made, how = {**BENCHES, **VARIANTS}[request.param]
-    bench: ProviderFixture = getattr(
-        importlib.import_module(f"tests.providers.provider_fixtures.{module}"), made
-    )(**how)
+    bench: ProviderFixture = getattr(importlib.import_module(f"tests.providers.{module}"), made)(
+        **how
+    )
     ear, root = Ear(), logging.getLogger()
     level = root.level
     root.addHandler(ear)

@@ -4,16 +4,16 @@ suite can test all providers.
 A bench is one running emulator with the groups of one cluster in it. Times
 are virtual; nothing waits.
 
-To add a provider: write a class in tests/contract/benches/<name>.py that implements `Bench`, takes
-no arguments and is a context manager, and name it in tests/providers/suite/conftest.py. Each test
-enters a new bench, so entering must be cheap:
-the class keeps what all tests of a process can share (a server, certificates), but
-nothing that a test can change.
+To add a provider: write a class in tests/providers/<name>/fixture.py that implements
+`ProviderFixture`, takes no arguments and is a context manager, and name it in
+tests/providers/suite/conftest.py. Each test enters a new bench, so entering must be cheap: the
+class keeps what all tests of a process can share (a server, certificates), but nothing that a test
+can change.
 
 A bench gives its providers `ProviderServices` with a sleep that advances the bench's clock and is
-counted in slept(), and with a rate limiter that all of the bench's providers share,
-tests/providers/suite/sharing.py's `shared(clock)`, so that the suite can see one function observe
-the pause that another was asked for.
+counted in slept(), and with a rate limiter that all of the bench's providers share
+(tests/providers/suite/shared_services.py's `shared(clock)`), so that the suite can see one function
+observe the pause that another was asked for.
 """
 
 from __future__ import annotations

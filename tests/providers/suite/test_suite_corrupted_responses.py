@@ -72,9 +72,7 @@ class SuiteCorruptedFixture:
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def scene(request: pytest.FixtureRequest) -> Iterator[SuiteCorruptedFixture]:
     module, made, how = BENCHES[request.param]
-    with getattr(importlib.import_module(f"tests.providers.provider_fixtures.{module}"), made)(
-        **how
-    ) as bench:
+    with getattr(importlib.import_module(f"tests.providers.{module}"), made)(**how) as bench:
         ids = [
             bench.add_group(name, size=size, most=most, instance_type=kind)
             for name, size, most, kind in zip(

@@ -15,13 +15,13 @@ from chalicelib.model.outcome import Outcome, Succeeded
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import ProviderError, Transient, Unknown
 from infra.emulators.fake_provider import InMemoryProvider
-from tests.providers.provider_fixtures.memory import SECRETS, MemoryBench
 from tests.providers.suite import test_suite_failing_calls as failing_calls
 from tests.providers.suite import test_suite_large as large
 from tests.providers.suite import test_suite_observe as observations
 from tests.providers.suite import test_suite_remove as removals
 from tests.providers.suite import test_suite_scale_up as scale_up
 from tests.providers.suite import test_suite_secrets as secrets
+from tests.providers.suite.memory import SECRETS, MemoryBench
 from tests.providers.suite.operations import OperationDriver
 from tests.providers.suite.provider_fixture import Trouble
 from tests.providers.suite.recording_provider import Ear

@@ -21,8 +21,7 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.kit.errors import ProviderError, Unauthorized
 from infra.emulators.exoscale.models import UNAVAILABLE
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
-from tests.providers.exoscale.fixtures import drive, order, seen
-from tests.providers.provider_fixtures.exoscale import ExoscaleBench
+from tests.providers.exoscale.fixture import ExoscaleFixture, drive, order, seen
 
 FOLDER = Path(__file__).parents[3] / "infra" / "exoscale"
 OURS = {"iam-sks": False, "iam-instance-pool": True}  # policy -> whether it is for standalone pools
@@ -56,11 +55,11 @@ def operations(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def bench_with(name: str, *, standalone: bool, fewer: str = "") -> ExoscaleBench:
-    return ExoscaleBench(standalone=standalone, operations=operations(name) - {fewer})
+def bench_with(name: str, *, standalone: bool, fewer: str = "") -> ExoscaleFixture:
+    return ExoscaleFixture(standalone=standalone, operations=operations(name) - {fewer})
 
 
-def everything(bench: ExoscaleBench) -> list[LoggedOperation]:
+def everything(bench: ExoscaleFixture) -> list[LoggedOperation]:
     """Runs every function of the provider and returns the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
@@ -108,7 +107,7 @@ def named(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def bench(named: str) -> Iterator[ExoscaleBench]:
+def bench(named: str) -> Iterator[ExoscaleFixture]:
     with bench_with(named, standalone=OURS[named]) as made:
         yield made
 
@@ -118,7 +117,7 @@ def denied(calls: list[LoggedOperation]) -> set[str]:
 
 
 def test_exoscale_role_lists_exactly_the_used_operations_and_suffices(
-    named: str, bench: ExoscaleBench
+    named: str, bench: ExoscaleFixture
 ) -> None:
     calls = everything(bench)
     assert denied(calls) == set()
@@ -174,7 +173,7 @@ def test_exoscale_role_equals_upstreams_operations_plus_complete_lists_and_resta
 
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_exoscale_key_without_permissions_is_refused_and_nothing_changes(name: str) -> None:
-    with ExoscaleBench(standalone=OURS[name], operations=frozenset()) as bench:
+    with ExoscaleFixture(standalone=OURS[name], operations=frozenset()) as bench:
         group = bench.add_group("web", size=2)
         with pytest.raises(ProviderError) as raised:
             bench.provider().observe(bench.nodes())

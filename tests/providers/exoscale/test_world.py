@@ -11,7 +11,8 @@ from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleR
 from infra.emulators.exoscale.models import UNAVAILABLE, Ending, ExoscaleDurations, ExoscalePool
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.exoscale.openapi_document import checker
+from tests.amounts import examples
+from tests.providers.exoscale.wire import checker
 
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -91,7 +92,8 @@ def test_exoscale_world_unavailable_first_choice_buys_second_and_scales_down() -
         assert not bed.checker.problems
 
 
-@pytest.mark.parametrize("place", ["grow:called", "act:stepped"])
+@pytest.mark.more
+@pytest.mark.parametrize("place", ["grow:called", "act:stepped"][: examples(1, 2)])
 def test_exoscale_world_dying_functions_and_lost_answers_buy_exactly_the_need(place: str) -> None:
     account = ExoscaleAccount(
         ways=ExoscaleRegistrationOptions(boot=20.0),
@@ -109,7 +111,8 @@ def test_exoscale_world_dying_functions_and_lost_answers_buy_exactly_the_need(pl
         assert not bed.checker.problems
 
 
-@pytest.mark.parametrize("trouble", ["updating", "success", "timeout"])
+@pytest.mark.more
+@pytest.mark.parametrize("trouble", ["timeout", "success", "updating"][: examples(1, 3)])
 def test_exoscale_world_pool_refusing_changes_keeps_no_pod_from_other_pools(trouble: str) -> None:
     account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:

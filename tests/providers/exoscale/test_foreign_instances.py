@@ -3,29 +3,31 @@ whatever the policy says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 
 import pytest
 
 from chalicelib.model.node import Node
 from infra.emulators.exoscale.models import ExoscalePool
-from tests.providers.provider_fixtures.exoscale import ExoscaleBench
+from tests.amounts import examples
+from tests.providers.exoscale.fixture import ExoscaleFixture
 from tests.providers.suite.kubelets import Word
 from tests.providers.suite.operations import OperationDriver
 from tests.providers.suite.passes import Passes
 from tests.providers.suite.recording_provider import Ear
 
 SKS = {"sksCluster": "ours"}
-POLICIES = pytest.mark.parametrize("policy", ["discovered", "sksCluster", "named", "both"])
+WAYS = ["discovered", "sksCluster", "named", "both"]
+POLICIES = pytest.mark.parametrize("policy", WAYS)
+#: All of policy, kind and size; the first of them have each value with some value of the others.
+CASES = [
+    (policy, standalone, (4, 3, 1)[(at + turn) % 3])
+    for turn in range(3)
+    for at, (policy, standalone) in enumerate(itertools.product(WAYS, (False, True)))
+]
 
 
-@pytest.fixture
-def bench() -> Iterator[ExoscaleBench]:
-    with ExoscaleBench() as made:
-        yield made
-
-
-def _ours(bench: ExoscaleBench, policy: str, size: int = 4) -> ExoscalePool:
+def _ours(bench: ExoscaleFixture, policy: str, size: int = 4) -> ExoscalePool:
     pool = bench.add_nodepool("workers", size=size).pool
     if policy in ("named", "both"):
         bench.bind(pool.id, 0, 10)
@@ -33,39 +35,38 @@ def _ours(bench: ExoscaleBench, policy: str, size: int = 4) -> ExoscalePool:
     return pool
 
 
-def _foreign(bench: ExoscaleBench, size: int, *, standalone: bool = False) -> ExoscalePool:
+def _foreign(bench: ExoscaleFixture, size: int, *, standalone: bool = False) -> ExoscalePool:
     pool = (
         bench.zone.add_pool("victim", size=size, type="standard.medium")
         if standalone
         else bench.add_nodepool("victim", size=size, cluster="theirs").pool
     )
-    bench._theirs.add(pool.id)
+    bench.theirs.add(pool.id)
     return pool
 
 
-def _nodes(bench: ExoscaleBench, pool: ExoscalePool) -> list[Node]:
+def _nodes(bench: ExoscaleFixture, pool: ExoscalePool) -> list[Node]:
     names = {vm.name for vm in pool.members.values()}
     return [node for node in bench.nodes() if node.name in names]
 
 
 def _steal(
-    bench: ExoscaleBench, thief: Node, pool: ExoscalePool, at: int = 0, name: str | None = None
+    bench: ExoscaleFixture, thief: Node, pool: ExoscalePool, at: int = 0, name: str | None = None
 ) -> None:
     machine = list(pool.members)[at]
     bench.kubelets.words[thief.name] = Word(bench.now(), f"exoscale://{machine}", name)
 
 
-def _play(bench: ExoscaleBench, busy: list[Node], minutes: int = 48) -> Passes:
+def _play(bench: ExoscaleFixture, busy: list[Node], minutes: int = 48) -> Passes:
     return Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in busy)).make(
         minutes
     )
 
 
-@POLICIES
-@pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])
-@pytest.mark.parametrize("size", [4, 3, 1])
+@pytest.mark.more
+@pytest.mark.parametrize(("policy", "standalone", "size"), CASES[: examples(8, len(CASES))])
 def test_exoscale_one_foreign_id_never_resizes_a_foreign_pool(
-    bench: ExoscaleBench, policy: str, standalone: bool, size: int
+    bench: ExoscaleFixture, policy: str, standalone: bool, size: int
 ) -> None:
     ours, theirs = _ours(bench, policy), _foreign(bench, size, standalone=standalone)
     thief, *rest = _nodes(bench, ours)
@@ -79,7 +80,7 @@ def test_exoscale_one_foreign_id_never_resizes_a_foreign_pool(
 @POLICIES
 @pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])
 def test_exoscale_id_taken_over_between_passes_never_resizes_any_pool(
-    bench: ExoscaleBench, policy: str, standalone: bool
+    bench: ExoscaleFixture, policy: str, standalone: bool
 ) -> None:
     ours, theirs = _ours(bench, policy), _foreign(bench, 4, standalone=standalone)
     thief, *rest = _nodes(bench, ours)
@@ -94,7 +95,7 @@ def test_exoscale_id_taken_over_between_passes_never_resizes_any_pool(
 
 @pytest.mark.parametrize("name", ["000", "zzz"])
 def test_exoscale_discovered_pool_with_few_joined_machines_is_not_changed(
-    bench: ExoscaleBench, name: str
+    bench: ExoscaleFixture, name: str
 ) -> None:
     """The Node's name belongs to no machine, so that no name contradicts the id."""
     ours, theirs = _ours(bench, "discovered"), _foreign(bench, 4, standalone=True)
@@ -108,7 +109,7 @@ def test_exoscale_discovered_pool_with_few_joined_machines_is_not_changed(
     assert "only 2 of its 4 machines are nodes of this cluster" in str(skipped.params["detail"])
 
 
-def test_exoscale_new_machines_of_a_foreign_pool_are_not_deleted(bench: ExoscaleBench) -> None:
+def test_exoscale_new_machines_of_a_foreign_pool_are_not_deleted(bench: ExoscaleFixture) -> None:
     ours, theirs = _ours(bench, "discovered"), _foreign(bench, 1, standalone=True)
     thief, *rest = _nodes(bench, ours)
     _steal(bench, thief, theirs, name="000-thief")
@@ -122,7 +123,7 @@ def test_exoscale_new_machines_of_a_foreign_pool_are_not_deleted(bench: Exoscale
     assert (len(theirs.staying), theirs.size) == (4, 4)
 
 
-def test_exoscale_named_foreign_pool_keeps_its_previous_machines(bench: ExoscaleBench) -> None:
+def test_exoscale_named_foreign_pool_keeps_its_previous_machines(bench: ExoscaleFixture) -> None:
     """A policy may name the wrong pool: none of its machines is a node of this cluster."""
     _ours(bench, "named")
     theirs = _foreign(bench, 4)
@@ -135,7 +136,7 @@ def test_exoscale_named_foreign_pool_keeps_its_previous_machines(bench: Exoscale
 
 @POLICIES
 def test_exoscale_never_joining_machine_is_deleted_where_most_have_joined(
-    bench: ExoscaleBench, policy: str
+    bench: ExoscaleFixture, policy: str
 ) -> None:
     pool = _ours(bench, policy)
     nodes = _nodes(bench, pool)
@@ -153,7 +154,7 @@ def test_exoscale_never_joining_machine_is_deleted_where_most_have_joined(
 
 
 def test_exoscale_named_pool_loses_its_first_machine_if_it_never_joins(
-    bench: ExoscaleBench,
+    bench: ExoscaleFixture,
 ) -> None:
     pool = _ours(bench, "named", size=0)
     anchor = bench.add_nodepool("anchor", size=2).pool
@@ -163,7 +164,7 @@ def test_exoscale_named_pool_loses_its_first_machine_if_it_never_joins(
     )
     passes.once()
     bench.settle(60.0)
-    bench._theirs.add(pool.id)  # its machines never join
+    bench.theirs.add(pool.id)  # its machines never join
     yard = passes.yard
     yard.run(yard.growth(pool.id, 1))
     assert len(pool.staying) == 1

@@ -33,10 +33,10 @@ from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.provider_fixtures.workload import Workload, ready_node
 from tests.providers.suite.kubelets import Kubelets
 from tests.providers.suite.provider_fixture import Misfortune, Trouble
 from tests.providers.suite.shared_services import shared
+from tests.providers.suite.workload import Workload, ready_node
 
 START = 1_800_000_000.0
 SECRET = "outscaler/alicloud/credentials"

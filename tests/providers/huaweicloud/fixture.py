@@ -35,11 +35,11 @@ from infra.emulators.huaweicloud.node_registration import (
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.provider_fixtures.cherryservers import MemoryCache
-from tests.providers.provider_fixtures.workload import Workload, ready_node
+from tests.providers.cherryservers.fixture import MemoryCache
 from tests.providers.suite.kubelets import Kubelets
 from tests.providers.suite.provider_fixture import Misfortune, Trouble
 from tests.providers.suite.shared_services import shared
+from tests.providers.suite.workload import Workload, ready_node
 
 START = 1_800_000_000.0
 SECRET = "outscaler/huaweicloud/credentials"

@@ -4,8 +4,6 @@ restarts, over the emulated zone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from chalicelib.model.operation import Operation, OperationKind
@@ -17,20 +15,13 @@ from infra.emulators.exoscale.models import Ending, ExoscaleDurations
 from infra.emulators.exoscale.server import OPERATIONS
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
-from tests.providers.exoscale.fixtures import drive, order, seen
-from tests.providers.provider_fixtures.exoscale import ExoscaleBench
+from tests.providers.exoscale.fixture import ExoscaleFixture, drive, order, seen
 
 OLD, NEW = (example_id("template", number) for number in (1, 2))
 BOTH = [False, True]  # a Nodepool, and a standalone pool
 
 
-@pytest.fixture
-def bench() -> Iterator[ExoscaleBench]:
-    with ExoscaleBench() as made:
-        yield made
-
-
-def differences(bench: ExoscaleBench, group: str) -> list[str]:
+def differences(bench: ExoscaleFixture, group: str) -> list[str]:
     return [each.outdated for each in seen(bench, group).instances]
 
 
@@ -59,7 +50,7 @@ def differences(bench: ExoscaleBench, group: str) -> list[str]:
 def test_exoscale_member_is_outdated_if_its_pool_creates_others_now(
     standalone: bool, change: dict[str, object], difference: str
 ) -> None:
-    with ExoscaleBench(standalone=standalone) as bench:
+    with ExoscaleFixture(standalone=standalone) as bench:
         group = bench.add_group("web", size=2)
         assert differences(bench, group) == ["", ""]
         bench.zone.update_pool(group, **change)  # type: ignore[arg-type]
@@ -68,7 +59,7 @@ def test_exoscale_member_is_outdated_if_its_pool_creates_others_now(
 
 
 def test_exoscale_disk_is_compared_where_machines_are_read_one_by_one() -> None:
-    with ExoscaleBench(operations=OPERATIONS - {"list-instances"}) as bench:
+    with ExoscaleFixture(operations=OPERATIONS - {"list-instances"}) as bench:
         group = bench.add_group("web", size=1)
         bench.zone.update_pool(group, disk=100)
         bench.kubelets.silent.add(next(iter(bench.zone.vms.values())).name)
@@ -76,7 +67,7 @@ def test_exoscale_disk_is_compared_where_machines_are_read_one_by_one() -> None:
 
 
 def test_exoscale_replacement_of_an_outdated_member_ends_at_the_size_before(
-    bench: ExoscaleBench,
+    bench: ExoscaleFixture,
 ) -> None:
     group = bench.add_group("web", size=2)
     first, second = bench.machines(group)
@@ -94,14 +85,14 @@ def test_exoscale_replacement_of_an_outdated_member_ends_at_the_size_before(
     assert [bool(text) for text in differences(bench, group)] == [True, False]
 
 
-def test_exoscale_leaving_member_is_not_called_outdated(bench: ExoscaleBench) -> None:
+def test_exoscale_leaving_member_is_not_called_outdated(bench: ExoscaleFixture) -> None:
     group = bench.add_group("web", size=1)
     bench.zone.update_pool(group, template=NEW)
     bench.zone.set_state(bench.machines(group)[0], "stopping")
     assert differences(bench, group) == [""]
 
 
-def test_exoscale_group_is_busy_while_the_vendor_changes_it(bench: ExoscaleBench) -> None:
+def test_exoscale_group_is_busy_while_the_vendor_changes_it(bench: ExoscaleFixture) -> None:
     group = bench.add_group("web", size=2)
     assert (seen(bench, group).busy, seen(bench, group).spot) == ("", False)
     order_ = order(bench, OperationKind.SCALE_UP, group, 2, 3)
@@ -111,13 +102,13 @@ def test_exoscale_group_is_busy_while_the_vendor_changes_it(bench: ExoscaleBench
     assert seen(bench, group).busy == ""
 
 
-def test_exoscale_migrating_machine_is_busy(bench: ExoscaleBench) -> None:
+def test_exoscale_migrating_machine_is_busy(bench: ExoscaleFixture) -> None:
     group = bench.add_group("web", size=2)
     bench.zone.set_state(bench.machines(group)[1], "migrating")
     assert [each.busy for each in seen(bench, group).instances] == ["", "migrating"]
 
 
-def test_exoscale_sold_out_type_is_out_of_stock(bench: ExoscaleBench) -> None:
+def test_exoscale_sold_out_type_is_out_of_stock(bench: ExoscaleFixture) -> None:
     group = bench.add_group("web", size=1)
     bench.zone.sold_out.add("standard.medium")
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 2))
@@ -128,18 +119,18 @@ def test_exoscale_sold_out_type_is_out_of_stock(bench: ExoscaleBench) -> None:
 # -- restart
 
 
-def restart(bench: ExoscaleBench, group: str, *handles: str) -> Operation:
+def restart(bench: ExoscaleFixture, group: str, *handles: str) -> Operation:
     size = bench.target(group)
     return order(bench, OperationKind.RESTART_NODE, group, size, size, *handles)
 
 
-def reboots(bench: ExoscaleBench) -> list[int]:
+def reboots(bench: ExoscaleFixture) -> list[int]:
     return [len(vm.reboots) for vm in bench.zone.vms.values()]
 
 
 @each_row("standalone", BOTH)
 def test_exoscale_restart_reboots_one_member_and_is_followed_to_its_end(standalone: bool) -> None:
-    with ExoscaleBench(standalone=standalone) as bench:
+    with ExoscaleFixture(standalone=standalone) as bench:
         group = bench.add_group("web", size=2)
         assert seen(bench, group).restarts
         name = bench.machines(group)[1]
@@ -157,7 +148,7 @@ def test_exoscale_restart_reboots_one_member_and_is_followed_to_its_end(standalo
 
 
 def test_exoscale_restart_whose_operation_is_forgotten_is_not_made_again(
-    bench: ExoscaleBench,
+    bench: ExoscaleFixture,
 ) -> None:
     group = bench.add_group("web", size=1)
     operation = restart(bench, group, *bench.machines(group))
@@ -170,7 +161,7 @@ def test_exoscale_restart_whose_operation_is_forgotten_is_not_made_again(
 
 @each_row("state, cls", [("failure", "Conflict"), ("timeout", "Unknown")])
 def test_exoscale_restart_that_the_vendor_ends_otherwise_fails(state: str, cls: str) -> None:
-    with ExoscaleBench() as bench:
+    with ExoscaleFixture() as bench:
         group = bench.add_group("web", size=1)
         bench.zone.reboot_endings.append(Ending(state, "busy" if state == "failure" else ""))
         outcome = drive(bench, restart(bench, group, *bench.machines(group)))
@@ -179,7 +170,7 @@ def test_exoscale_restart_that_the_vendor_ends_otherwise_fails(state: str, cls: 
         assert reboots(bench) == [0]
 
 
-def refused(bench: ExoscaleBench, operation: Operation) -> Failed:
+def refused(bench: ExoscaleFixture, operation: Operation) -> Failed:
     """Returns the failure of a restart that restarted nothing."""
     outcome = bench.provider().restart(operation)  # type: ignore[attr-defined]
     assert isinstance(outcome, Failed)
@@ -187,7 +178,7 @@ def refused(bench: ExoscaleBench, operation: Operation) -> Failed:
     return outcome
 
 
-def test_exoscale_restart_of_another_groups_machine_is_refused(bench: ExoscaleBench) -> None:
+def test_exoscale_restart_of_another_groups_machine_is_refused(bench: ExoscaleFixture) -> None:
     group, other = bench.add_group("web", size=1), bench.add_group("db", size=1)
     failure = refused(bench, restart(bench, group, *bench.machines(other)))
     assert failure.error_class == "InvalidRequest"
@@ -195,13 +186,15 @@ def test_exoscale_restart_of_another_groups_machine_is_refused(bench: ExoscaleBe
     assert "no pool" in refused(bench, restart(bench, group, lonely)).message
 
 
-def test_exoscale_restart_needs_exactly_one_machine(bench: ExoscaleBench) -> None:
+def test_exoscale_restart_needs_exactly_one_machine(bench: ExoscaleFixture) -> None:
     group = bench.add_group("web", size=2)
     for handles in ((), tuple(bench.machines(group)), (f"placeholder-{group}-0",)):
         assert refused(bench, restart(bench, group, *handles)).error_class == "InvalidRequest"
 
 
-def test_exoscale_restart_of_a_machine_that_is_gone_or_leaving_fails(bench: ExoscaleBench) -> None:
+def test_exoscale_restart_of_a_machine_that_is_gone_or_leaving_fails(
+    bench: ExoscaleFixture,
+) -> None:
     group = bench.add_group("web", size=2)
     gone, leaving = bench.machines(group)
     operations = [restart(bench, group, gone), restart(bench, group, leaving)]
@@ -214,7 +207,7 @@ def test_exoscale_restart_of_a_machine_that_is_gone_or_leaving_fails(bench: Exos
 
 
 def test_exoscale_restart_of_a_machine_that_is_another_node_now_is_a_conflict(
-    bench: ExoscaleBench,
+    bench: ExoscaleFixture,
 ) -> None:
     group = bench.add_group("web", size=2)
     operation = restart(bench, group, bench.machines(group)[0])
@@ -226,7 +219,7 @@ def test_exoscale_restart_of_a_machine_that_is_another_node_now_is_a_conflict(
 
 
 def test_exoscale_key_that_may_not_reboot_says_so_and_is_not_taken_for_a_wrong_key() -> None:
-    with ExoscaleBench(operations=OPERATIONS - {"reboot-instance"}) as bench:
+    with ExoscaleFixture(operations=OPERATIONS - {"reboot-instance"}) as bench:
         group = bench.add_group("web", size=1)
         outcome = drive(bench, restart(bench, group, *bench.machines(group)))
         assert isinstance(outcome, Failed)
@@ -245,7 +238,7 @@ def test_exoscale_key_that_may_not_reboot_says_so_and_is_not_taken_for_a_wrong_k
 def test_exoscale_restart_with_an_error_is_tried_later_and_reboots_once(
     fault: VendorFault, raised: type[ProviderError]
 ) -> None:
-    with ExoscaleBench() as bench:
+    with ExoscaleFixture() as bench:
         group = bench.add_group("web", size=1)
         operation = restart(bench, group, *bench.machines(group))
         bench.server.faults.next(fault, on="write")
@@ -259,7 +252,7 @@ def test_exoscale_restart_with_an_error_is_tried_later_and_reboots_once(
 
 
 def test_exoscale_restart_that_was_not_recorded_is_followed_by_the_next_call(
-    bench: ExoscaleBench,
+    bench: ExoscaleFixture,
 ) -> None:
     group = bench.add_group("web", size=1)
     operation = restart(bench, group, *bench.machines(group))
@@ -269,7 +262,7 @@ def test_exoscale_restart_that_was_not_recorded_is_followed_by_the_next_call(
     assert reboots(bench) == [1]
 
 
-def test_exoscale_restart_with_a_refused_key_is_unauthorized(bench: ExoscaleBench) -> None:
+def test_exoscale_restart_with_a_refused_key_is_unauthorized(bench: ExoscaleFixture) -> None:
     group = bench.add_group("web", size=1)
     operation = restart(bench, group, *bench.machines(group))
     outcome = bench.provider(credential="wrong").restart(operation)  # type: ignore[attr-defined]
@@ -278,7 +271,7 @@ def test_exoscale_restart_with_a_refused_key_is_unauthorized(bench: ExoscaleBenc
 
 
 def test_exoscale_restart_without_an_operation_in_progress_ends_at_once() -> None:
-    with ExoscaleBench(times=ExoscaleDurations(operation=0.0)) as bench:
+    with ExoscaleFixture(times=ExoscaleDurations(operation=0.0)) as bench:
         group = bench.add_group("web", size=1)
         assert isinstance(drive(bench, restart(bench, group, *bench.machines(group))), Succeeded)
         assert reboots(bench) == [1]

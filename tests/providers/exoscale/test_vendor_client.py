@@ -14,7 +14,7 @@ from infra.emulators.exoscale.account import Zone
 from infra.emulators.exoscale.models import UNAVAILABLE, ExoscaleDurations
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.exoscale.openapi_document import checker
+from tests.providers.exoscale.wire import checker
 
 KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
 

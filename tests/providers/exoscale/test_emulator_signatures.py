@@ -14,7 +14,7 @@ from infra.emulators.exoscale.authentication import (
 )
 from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
-from tests.providers.exoscale.fixtures import KEY, START, ZoneClient, signed
+from tests.providers.exoscale.wire import KEY, START, ZoneClient, signed
 
 POOL = "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"
 EXAMPLE = "exampleSecret-0123456789abcdefghijklmnopqrs"

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
-from tests.providers.exoscale.fixtures import ZoneClient
-from tests.providers.exoscale.openapi_document import checker
-from tests.providers.provider_fixtures.exoscale import ExoscaleBench
+from tests.providers.exoscale.fixture import ExoscaleFixture
+from tests.providers.exoscale.wire import ZoneClient, checker
 
 ID = "b2000000-0000-4000-8000-000000000001"
 WORK = {"id": ID, "state": "pending"}
@@ -95,7 +94,7 @@ def test_exoscale_document_check_detects_a_wrong_request(
 
 
 def test_exoscale_bench_fails_for_traffic_outside_the_document() -> None:
-    bench = ExoscaleBench()
+    bench = ExoscaleFixture()
     with pytest.raises(AssertionError, match="bogus"), bench:
         bench.server.front.served(Incoming("GET", "/v2/instance?bogus=1", {}))
 
