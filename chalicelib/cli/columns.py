@@ -20,7 +20,6 @@ from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import ago, counted
 from chalicelib.store.group_ownership import OwnershipClaim
 from chalicelib.views.cluster_view import (
-    REMOVED,
     OperationView,
     PodView,
     SpotView,
@@ -30,11 +29,13 @@ from chalicelib.views.cluster_view import (
 )
 from chalicelib.views.lifecycle import due_words
 from chalicelib.views.rows import (
+    REMOVED,
     ClusterRow,
     GroupRow,
     GroupStatus,
     NodeRow,
     Tone,
+    group_data,
     node_data,
     price_words,
     short_name,
@@ -179,7 +180,7 @@ def _price_cell(row: GroupRow) -> str:
 
 GROUPS = Kind[GroupRow](
     word="group",
-    data=as_json,
+    data=lambda row: group_data(row, as_json(row.remembered)),
     name=lambda row: row.name,
     aliases=lambda row: (row.group, *row.aliases),
     empty="no node group is known yet",

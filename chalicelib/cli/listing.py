@@ -71,8 +71,8 @@ class Kind(msgspec.Struct, Generic[Of], frozen=True):
         """Return the keys of -l."""
         return tuple(sorted(column.label for column in self.columns if column.label))
 
-    def row(self, item: Of, now: float, data: dict[str, Any] | None = None) -> Row:
-        """Return the row of an object. data: where it is more than the object."""
+    def row(self, item: Of, now: float) -> Row:
+        """Return the row of an object."""
         cells = []
         labels = {}
         state: list[object] = []
@@ -86,7 +86,7 @@ class Kind(msgspec.Struct, Generic[Of], frozen=True):
         return Row(
             self.name(item),
             tuple(cells),
-            self.data(item) if data is None else data,
+            self.data(item),
             labels,
             tuple(state),
             self.aliases(item),

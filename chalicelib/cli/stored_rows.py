@@ -27,7 +27,7 @@ from chalicelib.cli.store_access import load_decision, not_moved
 from chalicelib.journal import carry_over
 from chalicelib.journal.metrics import key
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.memory import Memory
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.timestamps import format_time
@@ -40,7 +40,7 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import LastPass
 from chalicelib.views import cluster_view as views
 from chalicelib.views import rows as tables
-from chalicelib.views.cluster_view import Instant, as_json
+from chalicelib.views.cluster_view import Instant
 from chalicelib.views.rows import ClusterRow, GroupRow
 
 if TYPE_CHECKING:
@@ -229,18 +229,9 @@ def groups(cluster: StoredCluster) -> Listing:
     """Return the node groups of a cluster, those of the last decision before those
     that are only remembered."""
     now = cluster.now
-    remembered = cluster.memory.groups
-    decided = {row.group: row for row in cluster.groups}
-    rows = []
-    for group, row in decided.items():
-        memory = remembered.get(group) or GroupMemory(target=row.target)
-        view = views.group_view(group, memory, now)
-        rows.append(GROUPS.row(row, now, as_json(row) | as_json(view)))
-    for group in sorted(set(remembered) - set(decided)):
-        view = views.group_view(group, remembered[group], now)
-        row = tables.remembered_row(group, remembered[group], now)
-        rows.append(GROUPS.row(row, now, as_json(view)))
-    return Listing(GROUPS, tuple(rows))
+    decided = cluster.groups
+    rows = (*decided, *tables.only_remembered(cluster.memory, decided, now))
+    return Listing(GROUPS, tuple(GROUPS.row(row, now) for row in rows))
 
 
 # -- the last decision

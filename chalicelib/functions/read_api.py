@@ -17,7 +17,7 @@ import msgspec
 from chalicelib.functions.http_response import HttpError, HttpResponse, refuse_newer_schema
 from chalicelib.journal.redaction import without_secrets
 from chalicelib.model.errors import BadInput
-from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
 from chalicelib.model.pause import Pause
 from chalicelib.model.timestamps import parse_time
@@ -203,7 +203,13 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     # Every function imports this module, and none but this one needs the rows.
     from chalicelib.journal.journal import DecisionUnreadable, last_decision
     from chalicelib.views.cost_view import cost_view
-    from chalicelib.views.rows import group_rows, node_data, node_rows
+    from chalicelib.views.rows import (
+        group_data,
+        group_rows,
+        node_data,
+        node_rows,
+        only_remembered,
+    )
 
     passed = LastPass()
     decision = None
@@ -218,18 +224,16 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     entries = runtime.store.journal.recent(name, MAX_LIMIT)
     overview = passed.overview
     rows = group_rows(plan, memory, overview, now, pauses=pauses, entries=entries)
-    memories = {row.group: GroupMemory(target=row.target) for row in rows} | memory.groups
-    shown = {row.group: as_json(row) for row in rows}
-    groups = [shown.get(key, {}) | _group(key, memories[key], now) for key in sorted(memories)]
+    known = sorted((*rows, *only_remembered(memory, rows, now)), key=lambda row: row.group)
+    groups = [group_data(row, _remembered(row.remembered, now)) for row in known]
     nodes = [node_data(row) for row in node_rows(plan, overview, rows, memory)]
     cost = as_json(cost_view(overview.bill, plan)) if overview.bill is not None else None
     return {"groups": groups, "nodes": nodes, "cost": cost}
 
 
-def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
-    """Return one node group: its target, the expected nodes, its backoff while it
-    lasts, and what it has taught."""
-    view = views.group_view(name, memory, now)
+def _remembered(view: views.GroupView, now: float) -> dict[str, Any]:
+    """Return what is remembered of a node group: its target, the expected nodes, its backoff while
+    it lasts, and what it has taught."""
     request = view.request
     backoff = view.backoff_at(now)
     expected = request and {
@@ -238,7 +242,7 @@ def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
         "by": instant(request.expected_at),
     }
     return {
-        "group": name,
+        "group": view.group,
         "target": view.target,
         "expected": expected,
         "backOff": backoff and as_json(backoff),

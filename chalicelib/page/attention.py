@@ -280,8 +280,7 @@ def _of_groups(details: ClusterDetails) -> list[Need]:
         status = row.status
         if status.tone is not Tone.BAD:
             continue
-        memory = details.memory.groups.get(row.group)
-        backoff = memory.backoff if memory is not None else None
+        backoff = row.remembered.backoff
         text = status.detail or _MEANS.get(status.word, status.word)
         if status.until and backoff is not None:
             text += f"; next try {format_time(status.until)}"

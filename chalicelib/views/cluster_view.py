@@ -563,21 +563,6 @@ def breaker_view(memory: Memory, now: float) -> BreakerView:
 
 # -- the last decision, by object
 
-REMOVED, UNNEEDED, STAYS = "removed", "unneeded", "stays"
-_NODE_ORDER = (REMOVED, UNNEEDED, STAYS)
-
-
-class NodeView(msgspec.Struct, frozen=True):
-    """A node in a decision. reason: why it is not removed, None where it is or where the decision
-    does not say. pod: that keeps it. group, evict: of a removal."""
-
-    node: str
-    decision: str
-    reason: Reason | None = None
-    pod: str = ""
-    group: str = ""
-    evict: tuple[str, ...] = ()
-
 
 class PodView(msgspec.Struct, frozen=True):
     """A waiting pod in a decision. decision: unschedulable, newNode, fitsExisting or
@@ -597,23 +582,6 @@ def node_names(plan: Plan) -> tuple[str, ...]:
         removal.node for removal in plan.removals
     }
     return tuple(sorted(named | set(plan.unneeded)))
-
-
-def node_views(plan: Plan) -> list[NodeView]:
-    """Return every node of a decision, removed ones first, then by name."""
-    removals = {removal.node: removal for removal in plan.removals}
-    verdicts, unneeded = {verdict.node: verdict for verdict in plan.unremovable}, set(plan.unneeded)
-    views = []
-    for name in node_names(plan):
-        decision = UNNEEDED if name in unneeded else STAYS
-        if name in removals:
-            view = NodeView(name, REMOVED, group=removals[name].group, evict=removals[name].evict)
-        elif name in verdicts:
-            view = NodeView(name, decision, verdicts[name].reason, verdicts[name].pod)
-        else:
-            view = NodeView(name, decision)
-        views.append(view)
-    return sorted(views, key=lambda view: (_NODE_ORDER.index(view.decision), view.node))
 
 
 def pod_views(plan: Plan) -> list[PodView]:

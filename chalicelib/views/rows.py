@@ -27,17 +27,17 @@ from chalicelib.reasons.words import counted
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import (
     FailureView,
+    GroupView,
     Instant,
     JoinsView,
-    NodeView,
     NoticeView,
     PauseView,
     SpotView,
     as_json,
     coded,
     coming_words,
-    joins_view,
-    node_views,
+    group_view,
+    node_names,
     notice_view,
     spot_view,
 )
@@ -45,6 +45,9 @@ from chalicelib.views.consolidation import reasons_by_node
 from chalicelib.views.journal_lines import ERRORS, error_words, operation_of
 from chalicelib.views.lifecycle import count_words, due_counts, restarts, says, verdict_data
 
+REMOVED, UNNEEDED, STAYS = "removed", "unneeded", "stays"
+_NODE_ORDER = (REMOVED, UNNEEDED, STAYS)
+_NOT_DECIDED = "not in the last decision"
 RECENT = 86400.0
 """Seconds for which a steady group still says what it could not do."""
 LATEST = 5
@@ -122,7 +125,7 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     group, None of another one. due: number of its nodes that should go although they are needed, by
     the reason:
     repair, expired, drifted; those that need not go yet by what holds them
-    (lifecycle_view.due_counts)."""
+    (lifecycle.due_counts). remembered: of its requests and failures."""
 
     group: str
     name: str
@@ -140,6 +143,7 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     cpu: int | None
     memory: int | None
     status: GroupStatus
+    remembered: GroupView
     aliases: tuple[str, ...] = ()
     price_source: str = ""
     price_date: str = ""
@@ -149,17 +153,23 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     due: dict[str, int] = {}
 
     @property
+    def is_decided(self) -> bool:
+        """Return whether it is more than remembered: the last pass could have read it."""
+        return self.status.word != _NOT_DECIDED
+
+    @property
     def due_words(self) -> str:
         """Return `1 sick, 2 too old, 1 sick not for long enough yet`, "" where no node is due."""
         return count_words(self.due)
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A node. group_name: what people call its group, "" for none. decision, reason, pod, evict:
-    see views.NodeView. consolidation: why it is not consolidated, None where it is, where that is
-    also why it is not removed, and where consolidation is off. spot: its vendor may take it back;
-    notice: its vendor does. lifecycle: why it should go although it is needed; is_restarted: the
-    decision restarts it."""
+    """A node. group_name: what people call its group, "" for none. decision: removed, unneeded or
+    stays, "" where there is none. reason: why it is not removed, None where it is or where the
+    decision does not say. pod: that keeps it. evict: of a removal. consolidation: why it is not
+    consolidated, None where it is, where that is also why it is not removed, and where
+    consolidation is off. spot: its vendor may take it back; notice: its vendor does. lifecycle: why
+    it should go although it is needed; is_restarted: the decision restarts it."""
 
     node: str
     group: str
@@ -291,7 +301,7 @@ def group_rows(
             key,
             seen.get(key) or GroupOverview(key, provider=provider),
             verdict,
-            memory.groups.get(key, GroupMemory()),
+            memory.groups.get(key),
             tuple(operation for operation in operations if operation.is_open),
             decided_at,
             unread.get(key, ""),
@@ -309,16 +319,20 @@ def group_rows(
 
 
 class _GroupFacts(msgspec.Struct, frozen=True):
-    """What is known of one group. decided_at: of the decision (epoch seconds). unread: why the
-    last pass could not read it."""
+    """What is known of one group. stored: what is remembered, None for nothing. decided_at: of
+    the decision (epoch seconds). unread: why the last pass could not read it."""
 
     group: str
     overview: GroupOverview
     verdict: GroupVerdict | None
-    memory: GroupMemory
+    stored: GroupMemory | None
     operations: tuple[Operation, ...]
     decided_at: float
     unread: str
+
+    @property
+    def memory(self) -> GroupMemory:
+        return self.stored or GroupMemory()
 
     def operations_of(self, kind: OperationKind) -> list[Operation]:
         return [operation for operation in self.operations if operation.spec.kind is kind]
@@ -394,6 +408,8 @@ def _due(plan: Plan | None, overview: ClusterOverview) -> dict[str, dict[str, in
 
 def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> GroupRow:
     overview, verdict = group.overview, group.verdict
+    memory = group.stored or GroupMemory(target=group.target)
+    remembered = group_view(group.group, memory, context.now)
     return GroupRow(
         group=group.group,
         name=name,
@@ -411,18 +427,25 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
         cpu=percent(overview.cpu_requested, overview.cpu),
         memory=percent(overview.memory_requested, overview.memory),
         status=next(_statuses(group, context)),
+        remembered=remembered,
         aliases=tuple(sorted({overview.name, *overview.aliases} - {"", name})),
         price_source=overview.price_source,
         price_date=overview.price_date,
         no_price=overview.no_price,
-        joins=joins_view(group.memory.joins, context.now),
+        joins=remembered.joins,
         spot=spot_view(overview.spot, group.memory.risk, context.now),
         due=context.due.get(group.group, {}),
     )
 
 
-def remembered_row(group: str, memory: GroupMemory, now: float) -> GroupRow:
-    """Return the row of a group that the last decision does not have."""
+def only_remembered(memory: Memory, rows: Sequence[GroupRow], now: float) -> tuple[GroupRow, ...]:
+    """Return a row for each group that is remembered and is not among the rows."""
+    others = set(memory.groups) - {row.group for row in rows}
+    return tuple(_remembered_row(group, memory.groups[group], now) for group in sorted(others))
+
+
+def _remembered_row(group: str, memory: GroupMemory, now: float) -> GroupRow:
+    remembered = group_view(group, memory, now)
     return GroupRow(
         group=group,
         name=short_name(group),
@@ -439,10 +462,21 @@ def remembered_row(group: str, memory: GroupMemory, now: float) -> GroupRow:
         max=0,
         cpu=None,
         memory=None,
-        status=GroupStatus("not in the last decision", Tone.OK),
-        joins=joins_view(memory.joins, now),
+        status=GroupStatus(_NOT_DECIDED, Tone.OK),
+        remembered=remembered,
+        joins=remembered.joins,
         spot=spot_view(None, memory.risk, now),
     )
+
+
+def group_data(row: GroupRow, remembered: dict[str, Any]) -> dict[str, Any]:
+    """Return a group under its stable keys. remembered: what is remembered of it, under the keys
+    of the answer."""
+    if not row.is_decided:
+        return remembered
+    data = as_json(row)
+    del data["remembered"]
+    return data | remembered
 
 
 def price_words(price: float | None, currency: str, source: str, date: str, missing: str) -> str:
@@ -574,7 +608,9 @@ def node_rows(
     names = {row.group: row.name for row in groups}
     spots = {row.group for row in groups if row.spot is not None}
     seen = {node.name: node for node in overview.nodes}
-    views = {view.node: view for view in node_views(plan)} if plan is not None else {}
+    decisions = _decisions(plan)
+    removals = {removal.node: removal for removal in plan.removals} if plan is not None else {}
+    verdicts = {verdict.node: verdict for verdict in plan.unremovable} if plan is not None else {}
     consolidation = reasons_by_node(plan)
     notices: dict[str, InterruptionNotice] = {}
     for group_memory in memory.groups.values():
@@ -582,16 +618,16 @@ def node_rows(
             notices |= group_memory.risk.notices
     due = {verdict.node: verdict for verdict in plan.lifecycle} if plan is not None else {}
     rows = []
-    for name in dict.fromkeys((*views, *seen)):
+    for name in dict.fromkeys((*decisions, *seen)):
         node = seen.get(name, NodeOverview(name))
-        view = views.get(name, NodeView(name, ""))
+        removal = removals.get(name)
+        verdict = verdicts.get(name) if removal is None else None
+        reason = verdict.reason if verdict is not None else None
         unconsolidated = consolidation.get(name)
         is_same_reason = (
-            unconsolidated is not None
-            and view.reason is not None
-            and view.reason.code is unconsolidated.code
+            unconsolidated is not None and reason is not None and reason.code is unconsolidated.code
         )
-        group = view.group
+        group = removal.group if removal is not None else ""
         if 0 <= node.group < len(overview.groups):
             group = overview.groups[node.group].group or group
         rows.append(
@@ -605,10 +641,10 @@ def node_rows(
                 cpu=node.cpu if node.cpu >= 0 else None,
                 memory=node.memory if node.memory >= 0 else None,
                 pods=node.pods if name in seen else None,
-                decision=view.decision,
-                reason=view.reason,
-                pod=view.pod,
-                evict=view.evict,
+                decision=decisions.get(name, ""),
+                reason=reason,
+                pod=verdict.pod if verdict is not None else "",
+                evict=removal.evict if removal is not None else (),
                 consolidation=None if is_same_reason else unconsolidated,
                 spot=group in spots,
                 notice=notice_view(notices.get(name)),
@@ -617,6 +653,16 @@ def node_rows(
             )
         )
     return tuple(rows)
+
+
+def _decisions(plan: Plan | None) -> dict[str, str]:
+    """Return what is decided of each node, removed ones first, then by name."""
+    if plan is None:
+        return {}
+    decisions = dict.fromkeys(node_names(plan), STAYS)
+    decisions |= dict.fromkeys(plan.unneeded, UNNEEDED)
+    decisions |= {removal.node: REMOVED for removal in plan.removals}
+    return dict(sorted(decisions.items(), key=lambda item: (_NODE_ORDER.index(item[1]), item[0])))
 
 
 def node_data(row: NodeRow) -> dict[str, Any]:
