@@ -18,7 +18,7 @@ import msgspec
 from chalicelib.cluster.class_table import unbounded
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.errors import ClusterError
-from chalicelib.cluster.list_changes import ServerBehind, follow
+from chalicelib.cluster.list_changes import Comparison, ServerBehind, compare, follow
 from chalicelib.cluster.list_reader import PageRates
 from chalicelib.cluster.list_state import LONGEST, ListOrigin, ListState, read_lists
 from chalicelib.cluster.storage import NAMESPACE
@@ -155,10 +155,6 @@ class KeptLists:
         """Return the bytes of memory of each cluster, roughly."""
         return {name: lists.size() for name, lists in self._clusters.items()}
 
-    def drop(self, cluster: str) -> None:
-        """Keep nothing of a cluster."""
-        self._clusters.pop(cluster, None)
-
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters whose lists are kept."""
         return tuple(self._clusters)
@@ -178,6 +174,17 @@ class KeptLists:
     def kept(self, cluster: str) -> ListState | None:
         """Return the lists of a cluster, None if none are kept."""
         return self._clusters.get(cluster)
+
+    def compared(self, cluster: str, kube: KubeClient) -> Comparison | None:
+        """Compare the lists of a cluster with those of the server; None if none are kept. Lists
+        that differ are kept no more. Raises ClusterError."""
+        lists = self.kept(cluster)
+        if lists is None:
+            return None
+        comparison = compare(kube, lists)
+        if comparison.differences:
+            del self._clusters[cluster]
+        return comparison
 
     def save(self, cluster: str) -> int:
         """Store the lists of a cluster in the archive, if that is due; return the number of bytes,

@@ -81,7 +81,7 @@ def decode(body: bytes | str) -> StepMessage:
         return StepMessage(message.cluster, message.operation)
 
 
-def send(operation: Operation, message: StepMessage, delay: float, runtime: Runtime) -> None:
+def send(operation: Operation, message: ActMessage, delay: float, runtime: Runtime) -> None:
     """Send a message about the operation. Raises NotSent."""
     runtime.sender.send(act_queue(operation.spec.provider), encode(message), whole_delay(delay))
 
@@ -248,17 +248,21 @@ def _claim_of(operation: Operation) -> str:
     return f"{status.claimed_by} until {status.claimed_until!r}" if status.claimed_by else ""
 
 
-def watch_first(operation: Operation, runtime: Runtime) -> None:
-    """Send the watch of an operation that is planned and sent: its first executor may be killed
-    before it has sent its own. Without it the tick's sweeper looks after the operation."""
+def send_first(operation: Operation, runtime: Runtime) -> None:
+    """Send the message of an operation that is planned and saved, and its watch: its first executor
+    may be killed before it has sent its own. Without the watch the tick's sweeper looks after the
+    operation. Raises NotSent, StoreError."""
     spec = operation.spec
-    message = StepMessage(spec.cluster, spec.id, watch=PLANNER, at=runtime.clock() + WATCH_AFTER)
+    send(operation, ActMessage(spec.cluster, spec.id), 0, runtime)
+    runtime.checkpoint("reconcile:sent")
+    watch = StepMessage(spec.cluster, spec.id, watch=PLANNER, at=runtime.clock() + WATCH_AFTER)
     try:
-        send(operation, message, WATCH_AFTER, runtime)
+        send(operation, watch, WATCH_AFTER, runtime)
     except NotSent as error:
         logger.warning(
             "operation not watched", cluster=spec.cluster, operation=spec.id, **failure(error)
         )
+    runtime.store.operations.mark_sent(spec.cluster, spec.id, runtime.clock())
 
 
 def next_message(operation: Operation) -> StepMessage:

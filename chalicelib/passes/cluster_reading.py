@@ -7,6 +7,8 @@ the same versions. A difference is reported, and everything is read again.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from chalicelib.cluster.client import KubeClient
@@ -22,21 +24,24 @@ from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.pass_footprint import GROWN
 
+if TYPE_CHECKING:
+    from chalicelib.cluster.list_changes import Comparison
+
 NOTHING = Memory()
 
 
-def make_room(cluster: str, peak: int, runtime: Runtime) -> None:
-    """Drop lists of other clusters for which this pass leaves no memory. peak: MB that a pass of
-    this cluster needs, 0 if unknown."""
-    if runtime.kept_lists is not None and runtime.memory_size:
-        runtime.kept_lists().limit(cluster, max(0, int(runtime.memory_size * GROWN) - peak) << 20)
-
-
-def connected(policy: Policy, runtime: Runtime) -> KubeClient:
+def connected(policy: Policy, peak: int, runtime: Runtime) -> KubeClient:
     """Return a client of the cluster, that of an earlier pass of this process where its connections
-    may still be open. Raises BadInput, ClusterError."""
+    may still be open. Lists of other clusters are dropped for which this pass leaves no memory.
+    peak: MB that a pass of this cluster needs, 0 if unknown. Raises BadInput, ClusterError."""
     fresh = runtime.kube_client(policy)
-    return fresh if runtime.kept_lists is None else runtime.kept_lists().client(policy.name, fresh)
+    if runtime.kept_lists is None:
+        return fresh
+    kept = runtime.kept_lists()
+    if runtime.memory_size:
+        room = max(0, int(runtime.memory_size * GROWN) - peak)
+        kept.limit(policy.name, room << 20)
+    return kept.client(policy.name, fresh)
 
 
 def observe(
@@ -77,9 +82,13 @@ def observe(
     ):
         return snapshot, result.scope
     kube.begin_lists()
-    if _is_verified(policy, kube, lists):
+    try:
+        comparison = lists.compared(policy.name, kube)
+    except ClusterError as error:
+        logger.warning("changes not verified", cluster=policy.name, **failure(error))
         return snapshot, ReadScope.FULL
-    lists.drop(policy.name)
+    if _is_confirmed(comparison, policy.name):
+        return snapshot, ReadScope.FULL
     full = _read(policy, kube, lambda _: (snapshot.groups, ()), runtime, None, results)
     # The groups were read once, and their gaps are those of the first read.
     gaps = set(full.gaps)
@@ -87,27 +96,18 @@ def observe(
     return msgspec.structs.replace(full, gaps=(*full.gaps, *more)), ReadScope.FULL
 
 
-def _is_verified(policy: Policy, kube: KubeClient, kept_lists: KeptLists) -> bool:
+def _is_confirmed(comparison: Comparison | None, cluster: str) -> bool:
     """Return whether the lists that were followed are those of the server, as far
     as they can be compared."""
-    # Imported here, because few policies ask for it.
-    from chalicelib.cluster.list_changes import compare
-
-    followed = kept_lists.kept(policy.name)
-    if followed is None:
-        logger.warning("changes not verified", cluster=policy.name, detail="the lists are not kept")
-        return True
-    try:
-        comparison = compare(kube, followed)
-    except ClusterError as error:
-        logger.warning("changes not verified", cluster=policy.name, **failure(error))
+    if comparison is None:
+        logger.warning("changes not verified", cluster=cluster, detail="the lists are not kept")
         return True
     if comparison.incomparable:
-        logger.info("lists not verified", cluster=policy.name, kinds=comparison.incomparable)
+        logger.info("lists not verified", cluster=cluster, kinds=comparison.incomparable)
     if comparison.differences:
         logger.error(
             "the changes do not add up to the cluster",
-            cluster=policy.name,
+            cluster=cluster,
             differences=comparison.differences,
         )
     return not comparison.differences

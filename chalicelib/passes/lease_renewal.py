@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import LeaseLost, StoreError
 from chalicelib.store.leases import Lease, Leases
 
@@ -42,6 +43,7 @@ class HeldLease:
 
     def __init__(self, lease: Lease, leases: Leases, clock: Callable[[], float]) -> None:
         self._lease, self._leases, self._clock = lease, leases, clock
+        self.cluster = lease.cluster
         self._last_renewal = clock() + LONGEST_PASS
         self._is_lost = False
 
@@ -69,6 +71,11 @@ class HeldLease:
             self._is_lost = True
             raise LeaseLost(self._lease.cluster, self._lease.token)
         return self._lease
+
+
+def renewed(held: HeldLease, runtime: Runtime) -> AbstractContextManager[None]:
+    """Return the context in which the lease is kept in force."""
+    return (runtime.repeat or in_thread)(RENEW_EVERY, held.renew)
 
 
 @contextmanager

@@ -1,23 +1,34 @@
-"""Runs one pass over one cluster: lease, memory, snapshot, plan, save, dispatch, record.
-Follows docs/architecture.md.
+"""One pass over one cluster, from its message to the end of its lease; it reads from top to bottom.
 
-It tolerates these events. A duplicate message: the lease admits one, and a scheduled message
-requests nothing once a newer pass has run. A kill before the save: nothing happened. A kill
-after it: the operations are in the table, and the sweeper in tick sends them. A newer pass that
-took over the lease: the save is fenced. An executor that wrote in the meantime: the save is stale,
-and the pass decides again with the executor's writes. If executors write during every attempt, the
-pass is postponed by a few seconds, which is not a failure.
+    message ─► policy, mode ─► lease ─► memory ─► cluster ─► plan ─► saved ─► sent ─► published
+                                 │        ▲ executors have written: again        └─► lease released
+                                 └ renewed by a thread until it is released
+
+What comes in between is no error, or becomes one here:
+
+| What happens | What follows |
+|---|---|
+| a scheduled message is late or repeated | it requests nothing if a newer pass has run |
+| another pass has the lease (LeaseHeld) | the message again, soon (pass_messages.py) |
+| the cluster needs more memory (MemoryExceeded) | the large function makes the pass |
+| a newer pass has taken over the lease (LeaseLost) | nothing is saved; the pass has failed |
+| an executor has written meanwhile (StaleWrite) | the pass decides again, at last it is postponed |
+| killed before the save | nothing has happened |
+| killed after the save | the operations are in the table, and the sweeper in tick sends them |
+| reporting fails | a line in the log |
+| anything else fails | the pass counts as made; a wake-up is tried again |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.cluster.live_cluster import Observe
 from chalicelib.cluster.node_groups import read_node_groups
 from chalicelib.model.errors import MemoryExceeded, OutscalerError
 from chalicelib.model.group import NodeGroup
@@ -30,40 +41,35 @@ from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.time_limit import time_limit
-from chalicelib.operations.claims import watch_first
-from chalicelib.operations.recording import PassRecorder
+from chalicelib.operations.claims import send_first
 from chalicelib.passes import taint_writer
-from chalicelib.passes.cluster_reading import connected, make_room, observe, share_lists
+from chalicelib.passes.cluster_reading import connected, observe, share_lists
 from chalicelib.passes.foreign_groups import claimed_elsewhere, without_groups
-from chalicelib.passes.lease_renewal import LEASE_FOR, RENEW_EVERY, HeldLease, in_thread
+from chalicelib.passes.lease_renewal import LEASE_FOR, HeldLease, in_thread, renewed
+from chalicelib.passes.leaving import is_left, is_to_take_back, leave, take_back
 from chalicelib.passes.pass_messages import (
+    BUSY_FOR,
+    acquire,
     hand_over,
     look_again,
     retry_soon,
     send_again,
-    send_unless_passed,
     watch,
     why_large_before,
     why_large_with,
 )
+from chalicelib.passes.pass_report import PassReport
 from chalicelib.passes.scan_scheduler import is_superseded
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.plan.state.foreign_growths import after_pass, left, with_others
+from chalicelib.plan.state.foreign_growths import after_pass, with_others
 from chalicelib.policy.secret_names import observing
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import failure, logger
-from chalicelib.runtime.messages import (
-    ActMessage,
-    Cause,
-    ReconcileMessage,
-    act_queue,
-    decode_reconcile,
-    encode,
-)
-from chalicelib.runtime.mode_guard import permitted
+from chalicelib.runtime.messages import Cause, ReconcileMessage, decode_reconcile
+from chalicelib.runtime.mode_guard import Permission, permitted
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.senders import NotSent
-from chalicelib.store.errors import LeaseHeld, StaleWrite, StoreError
+from chalicelib.store.errors import StaleWrite, StoreError
 from chalicelib.store.leases import Lease
 from chalicelib.store.memory_rows import confirm
 from chalicelib.store.pass_footprint import after as memory_after
@@ -71,6 +77,7 @@ from chalicelib.store.pass_footprint import after as memory_after
 if TYPE_CHECKING:
     from chalicelib.cluster.client import KubeClient
     from chalicelib.passes.shadow_pass import ObservedAutoscaler
+    from chalicelib.providers.kit.base import Provider
     from chalicelib.replay.recorded_decision import RecordedDecision
 
 DECIDED_WITHIN = 80.0
@@ -83,17 +90,6 @@ RECORDED_WITHIN = 20.0
 PUBLISHED_WITHIN = 25.0
 """Seconds after the end of the decision's time within which requests mark nodes and publish the
 plan, whatever answers how slowly: the pass must still release its lease."""
-
-BUSY_FOR = 5.0
-"""Maximum seconds until a pass that could not start is retried."""
-
-BUSY_AT_FIRST = 1.0
-"""The same while the other pass is younger than BUSY_FOR: most passes end within a second or
-two."""
-
-SOON = 10.0
-"""Seconds between scheduled passes up to which a pass that finds a lease of a dead
-one is not repeated for it."""
 
 WATCHED_AFTER = 2.0
 """Seconds after its beginning from which another pass follows a scheduled one that is killed."""
@@ -109,11 +105,6 @@ them, whatever the cluster's clock says."""
 _LEAST_WAIT = 1.0  # seconds until the next pass, where this one did not wait to the end
 
 
-Read = Callable[[Memory, int], Snapshot]
-"""Reads the cluster now. Takes the memory that was read before, and the number of the attempt: the
-vendors are read once in each."""
-
-
 def handle(body: str, runtime: Runtime) -> None:
     """Process a message. Raises BadInput for a malformed message. Raises ClusterError where the
     cluster cannot be read at all, and StoreError, for a scheduled pass and for a wake-up that was
@@ -122,7 +113,11 @@ def handle(body: str, runtime: Runtime) -> None:
     message = decode_reconcile(body)
     runtime.store.schema.raise_to_own()
     try:
-        _pass(message, runtime)
+        policy = runtime.policy(message.cluster)
+        if policy is None:
+            logger.info("nothing to do", cluster=message.cluster, known=False)
+        else:
+            _reconcile(message, policy, permitted(policy), runtime)
     except OutscalerError as error:
         if not retry_soon(message, error, runtime):
             raise
@@ -133,13 +128,16 @@ def handle_large(body: str, runtime: Runtime) -> None:
     handle(body, replace(runtime, hand_over=None))
 
 
-def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
-    policy = runtime.policy(message.cluster)
-    if policy is not None and not permitted(policy).plan and _to_leave(policy, runtime):
-        _leave(message, policy, runtime)
+def _reconcile(
+    message: ReconcileMessage, policy: Policy, permission: Permission, runtime: Runtime
+) -> None:
+    """Make the pass that the message requests, if it is to be made, and here, and now."""
+    if not permission.plan and is_left(policy.name, permission, runtime):
+        logger.info("nothing to do", cluster=message.cluster, known=True)
         return
-    if policy is None or not permitted(policy).plan:
-        logger.info("nothing to do", cluster=message.cluster, known=policy is not None)
+    if not permission.plan:
+        if (lease := acquire(message, policy, runtime)) is not None:
+            leave(policy, permission, lease, runtime)
         return
     last_pass = 0.0
     if message.reason == Cause.SCHEDULE.value:
@@ -152,104 +150,62 @@ def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
             if hand_over(message, why, runtime):
                 return
             runtime = replace(runtime, hand_over=None)
-    lease = _acquire(message, policy, runtime, last_pass)
+    lease = acquire(message, policy, runtime, last_pass)
     if lease is not None and (why := why_large_with(lease, runtime)):
         # Released first, so that the large function finds it free. After a crash the count stays,
         # for the large function to see.
         runtime.store.leases.release(lease, ended=lease.memory.unended <= 1)
-        lease = (
-            None
-            if hand_over(message, why, runtime)
-            else _acquire(message, policy, runtime, last_pass)
-        )
+        if hand_over(message, why, runtime):
+            return
+        lease = acquire(message, policy, runtime, last_pass)
     if lease is not None:
-        _pass_with_lease(message, policy, lease, runtime)
+        _with_lease(message, policy, permission, lease, runtime)
 
 
-def _watched(
-    message: ReconcileMessage, policy: Policy, began: float, runtime: Runtime
-) -> AbstractContextManager[None]:
-    """Return the context in which another pass follows this one if it is killed. The watch of a
-    scheduled pass is sent after WATCHED_AFTER seconds: a quiet pass ends before, and its watch
-    would cost as much as its own message. Where the next scheduled pass begins within a lease's
-    time, none is needed."""
-
-    def send_watch() -> bool:
-        watch(policy, began, LEASE_FOR, runtime)
-        return False
-
-    if message.reason != Cause.SCHEDULE.value:
-        send_watch()
-        return nullcontext()
-    if policy.scan_interval <= LEASE_FOR:
-        return nullcontext()
-    return (runtime.repeat or in_thread)(WATCHED_AFTER, send_watch)
-
-
-def _acquire(
-    message: ReconcileMessage, policy: Policy, runtime: Runtime, last_pass: float = 0.0
-) -> Lease | None:
-    """Return the lease; None where another pass has it. A wake-up is then queued again, once: it
-    may report a change that the other pass has not seen. A scheduled message is queued again for
-    the case that the other pass has died. last_pass: when the last pass that ended has begun, for a
-    scheduled message."""
-    try:
-        return runtime.store.leases.acquire(policy.name, runtime.owner(), LEASE_FOR)
-    except LeaseHeld as error:
-        if message.reason == Cause.SCHEDULE.value:
-            # The message has arrived; leaving the marker would make the
-            # next ticks skip the cluster.
-            runtime.store.scan_states.clear_queued(policy.name)
-            if policy.scan_interval > SOON:
-                send_unless_passed(policy, last_pass, error.until - runtime.clock(), runtime)
-            return None
-        remaining = error.until - runtime.clock()
-        young = remaining > LEASE_FOR - BUSY_FOR
-        send_again(message, BUSY_AT_FIRST if young else min(max(remaining, 1.0), BUSY_FOR), runtime)
-        return None
-
-
-def _pass_with_lease(
-    message: ReconcileMessage, policy: Policy, lease: Lease, runtime: Runtime
+def _with_lease(
+    message: ReconcileMessage,
+    policy: Policy,
+    permission: Permission,
+    lease: Lease,
+    runtime: Runtime,
 ) -> None:
     """Run the pass, release the lease, and then do what may take longer than
     the lease should be held."""
-    began, recorder = runtime.clock(), PassRecorder(policy, lease, runtime)
+    began, report = runtime.clock(), PassReport(policy, lease, runtime)
     watched = _watched(message, policy, began, runtime)
     runtime.memory_usage.begin()
     decision: RecordedDecision | None = None
     exceeded: MemoryExceeded | None = None
     try:
         held = HeldLease(lease, runtime.store.leases, runtime.clock)
-        with watched, (runtime.repeat or in_thread)(RENEW_EVERY, held.renew):
-            decision = run(policy, held, recorder, runtime)
+        with watched, renewed(held, runtime):
+            decision = run(message, policy, permission, held, report, runtime)
     except MemoryExceeded as error:
         if runtime.hand_over is None:
-            recorder.pass_failed(error)
+            report.failed(error)
             raise
         exceeded = error
     except StaleWrite as stale:
-        recorder.plan_overtaken(stale)
+        report.overtaken(stale)
         what = "memory changed during every attempt; reconcile requeued"
-        logger.warning(what, cluster=policy.name, detail=str(stale))
-        send_again(
-            msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, runtime
-        )
+        logger.warning(what, cluster=lease.cluster, detail=str(stale))
+        wake_up = msgspec.structs.replace(message, reason=Cause.OPERATION.value)
+        send_again(wake_up, BUSY_FOR, runtime)
     except Exception as error:
-        recorder.pass_failed(error)
+        report.failed(error)
         raise
     finally:
-        partial = recorder.read_scope is ReadScope.CHANGES
+        partial = report.read_scope is ReadScope.CHANGES
         usage = runtime.memory_usage.end()
         # A failed pass counts as made, so the next one follows after a scan interval and not in
         # a storm of redeliveries.
         runtime.store.leases.release(
             lease,
             passed_at=began if exceeded is None else None,
-            decision=recorder.decision,
-            carry_over=recorder.left,
-            succeeded=recorder.succeeded,
-            failure=recorder.failure,
+            decision=report.decision,
+            carry_over=report.left,
+            succeeded=report.succeeded,
+            failure=report.failure,
             memory=memory_after(
                 lease.memory, usage, runtime.memory_size, runtime.clock(), partial=partial
             ),
@@ -266,6 +222,26 @@ def _pass_with_lease(
         record(decision, runtime.decisions)
 
 
+def _watched(
+    message: ReconcileMessage, policy: Policy, began: float, runtime: Runtime
+) -> AbstractContextManager[None]:
+    """Return the context in which another pass follows this one if it is killed. The watch of a
+    scheduled pass is sent after WATCHED_AFTER seconds: a quiet pass ends before, and its watch
+    would cost as much as its own message. Where the next scheduled pass begins within a lease's
+    time, none is needed."""
+
+    def send_watch() -> bool:
+        watch(message, policy, began, runtime)
+        return False
+
+    if message.reason != Cause.SCHEDULE.value:
+        send_watch()
+        return nullcontext()
+    if policy.scan_interval <= LEASE_FOR:
+        return nullcontext()
+    return (runtime.repeat or in_thread)(WATCHED_AFTER, send_watch)
+
+
 def _hand_over_late(
     message: ReconcileMessage, policy: Policy, exceeded: MemoryExceeded, runtime: Runtime
 ) -> None:
@@ -274,88 +250,86 @@ def _hand_over_late(
     function is not invoked."""
     if hand_over(message, str(exceeded), runtime):
         return
-    if (lease := _acquire(message, policy, runtime)) is not None:
-        recorder = PassRecorder(policy, lease, runtime)
-        recorder.pass_failed(exceeded)
-        runtime.store.leases.release(lease, passed_at=runtime.clock(), failure=recorder.failure)
+    if (lease := acquire(message, policy, runtime)) is not None:
+        report = PassReport(policy, lease, runtime)
+        report.failed(exceeded)
+        runtime.store.leases.release(lease, passed_at=runtime.clock(), failure=report.failure)
     raise exceeded
 
 
+# -- under the lease
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What all stages of a pass share. lease: as it was at the beginning. until: the instant after
+    which the best plan found so far is used. waits_until: the instant after which it waits for no
+    further pods. other: the autoscaler that acts in mode shadow; None in a pass that acts."""
+
+    policy: Policy
+    permission: Permission
+    kube: KubeClient
+    providers: Sequence[Provider]
+    held: HeldLease
+    lease: Lease
+    report: PassReport
+    until: float
+    waits_until: float
+    other: ObservedAutoscaler | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A plan that is saved, and what it was made with. memory: as it was before."""
+
+    plan: Plan
+    snapshot: Snapshot
+    memory: Memory
+
+
 def run(
-    policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtime
+    message: ReconcileMessage,
+    policy: Policy,
+    permission: Permission,
+    held: HeldLease,
+    report: PassReport,
+    runtime: Runtime,
 ) -> RecordedDecision | None:
-    """Run one pass under a lease and return the decision if it is to be recorded. Raises
-    ClusterError, StoreError (LeaseLost: nothing was done)."""
+    """Run one pass under a lease, a stage a line, and return the decision if it is to be recorded.
+    Raises ClusterError, StoreError (LeaseLost: nothing was done)."""
+    last_decision = report.decision
     until, lease = runtime.clock() + DECIDED_WITHIN, held.check()
-    make_room(policy.name, lease.memory.peak, runtime)
-    kube = connected(policy, runtime)
+    kube = connected(policy, lease.memory.peak, runtime)
     providers = runtime.providers(observing(policy), kube, runtime.read_secret)
-
-    observed: dict[int, tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]] = {}
-
-    def read(old_memory: Memory, attempt: int) -> Snapshot:
-        def groups(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
-            if attempt not in observed:
-                observed[attempt] = read_node_groups(providers, nodes)
-            return observed[attempt]
-
-        reading, remaining = (
-            runtime.tracing.part("read", cluster=policy.name),
-            max(until - runtime.clock(), _LEAST),
-        )
-        with recorder.timed("updateClusterState"), reading, time_limit(remaining, runtime.clock):
-            snapshot, recorder.read_scope = observe(policy, kube, groups, runtime, old_memory)
-        runtime.checkpoint("reconcile:observed")
-        return snapshot
-
-    permission = permitted(policy)
-    act, other = permission.act, _other_autoscaler(policy, kube, runtime)
-    plan, snapshot, before = _decide_and_save(policy, read, held, recorder, runtime, until, other)
-    runtime.checkpoint("reconcile:saved")
-    taints: tuple[TaintUpdate, ...] = ()
-    last = recorder.decision
-    with time_limit(until + PUBLISHED_WITHIN - runtime.clock(), runtime.clock):
-        if act:
-            send(plan.operations, runtime)
-            try:
-                taints = taint_writer.apply(
-                    plan.marks, kube, policy.options, runtime.clock, policy.name
-                )
-            except OutscalerError as error:
-                # planned again; the pass is saved and not repeated for them
-                logger.error("nodes not marked", cluster=policy.name, **failure(error))
-        with runtime.tracing.part("publish", cluster=policy.name, plan=plan.id):
-            recorder.plan_saved(plan, snapshot, taints, kube if act else None)
-    if plan.waits_for_pods > 0:
-        look_again(policy.name, max(plan.waits_for_pods, _LEAST_WAIT), runtime)
-    if permission.take_back and taint_writer.noted_nodes(before):
-        try:
-            _take_back(policy, kube, held, runtime)
-        except OutscalerError as error:  # the next pass tries again
-            logger.error("soft taints not taken back", cluster=policy.name, **failure(error))
-    if other is not None:
-        other.compare(plan, snapshot, before, lease, until)
-    if (
-        not (policy.record_decisions and runtime.decisions)
-        or runtime.clock() > until + RECORDED_WITHIN
-    ):
-        return None
-    from chalicelib.replay.decision_place import has_changes
-    from chalicelib.replay.recorded_decision import RecordedDecision
-
-    if not has_changes(plan) or (recorder.decision == last and not plan.operations):
-        return None
-    return RecordedDecision(
-        snapshot, policy, before, snapshot.taken_at, lease.token, plan, acted=act
+    other = _other_autoscaler(policy, permission, kube, runtime)
+    waits_until = runtime.clock() + _LONGEST_WAIT
+    this_pass = _Pass(
+        policy, permission, kube, providers, held, held.check(), report, until, waits_until, other
     )
+    saved = _decide_and_save(this_pass, runtime)
+    runtime.checkpoint("reconcile:saved")
+    with time_limit(until + PUBLISHED_WITHIN - runtime.clock(), runtime.clock):
+        _send(saved.plan.operations, runtime)
+        taints = _mark_nodes(this_pass, saved.plan, runtime)
+        with report.stage("publish", plan=saved.plan.id):
+            report.plan_saved(saved.plan, saved.snapshot, taints, kube if permission.act else None)
+    if saved.plan.waits_for_pods > 0:
+        look_again(message, max(saved.plan.waits_for_pods, _LEAST_WAIT), runtime)
+    if is_to_take_back(saved.memory, permission):
+        take_back(kube, held, runtime)
+    if other is not None:
+        other.compare(saved.plan, saved.snapshot, saved.memory, lease, until)
+    is_in_time = runtime.clock() <= until + RECORDED_WITHIN
+    if not (policy.record_decisions and runtime.decisions and is_in_time):
+        return None
+    return _recorded(this_pass, saved, is_new=report.decision != last_decision)
 
 
 def _other_autoscaler(
-    policy: Policy, kube: KubeClient, runtime: Runtime
+    policy: Policy, permission: Permission, kube: KubeClient, runtime: Runtime
 ) -> ObservedAutoscaler | None:
     """Return the autoscaler that acts while this cluster's mode is shadow;
     None in a pass that acts."""
-    permission = permitted(policy)
     if permission.act or permission.paused:
         return None
     # Imported here, because a pass that acts needs none of it.
@@ -364,134 +338,110 @@ def _other_autoscaler(
     return ObservedAutoscaler(policy, kube, runtime)
 
 
-def _decide_and_save(
-    policy: Policy,
-    read: Read,
-    held: HeldLease,
-    recorder: PassRecorder,
-    runtime: Runtime,
-    until: float,
-    autoscaler: ObservedAutoscaler | None = None,
-) -> tuple[Plan, Snapshot, Memory]:
-    """Decide, and save memory and operations in one transaction. Return the plan and what it was
-    made with. until: the instant after which the best plan found so far is used. autoscaler: the
-    one that acts in mode shadow; what it did belongs to the memory with which the pass decides.
+def _decide_and_save(this_pass: _Pass, runtime: Runtime) -> _Saved:
+    """Decide, and save memory and operations in one transaction.
 
     Memory is read before the cluster, never after: an operation that an executor finishes in
     between is then still under way for this pass, and its nodes count as coming. In the reverse
     order it would be finished in memory and not started in the snapshot, and its nodes would be
-    requested again. For the same reason a stale save also reads the cluster again.
-
-    While pending pods still arrive, or a scheduler still refuses others, the pass waits for them
-    (docs/reference/scale-up.md "Waiting for more pods") and reads the cluster again, but not the
-    vendors. Memory stays as it was read before both."""
-
-    def decide(snapshot: Snapshot, old_memory: Memory) -> tuple[Plan, Memory]:
-        with recorder.timed("autoscaling"), runtime.tracing.part("plan", cluster=policy.name):
-            remaining = until - runtime.clock()
-            return plan_cluster(
-                snapshot,
-                _in_time(policy, remaining),
-                old_memory,
-                snapshot.taken_at,
-                lease.token,
-                clock=runtime.clock,
-                within=max(remaining, _LEAST),
-                wait=runtime.clock() < waits_until,
-                on_state=recorder.planned_with,
-            )
-
-    def remember(snapshot: Snapshot, old_memory: Memory) -> Memory:
-        return old_memory if autoscaler is None else autoscaler.remembered(snapshot, old_memory)
-
-    waits_until = runtime.clock() + _LONGEST_WAIT
-    act, lease = permitted(policy).act, held.check()
+    requested again. For the same reason a stale save also reads the cluster again."""
+    lease = this_pass.lease
     for attempt in range(_TRIES):
-        stored = runtime.store.memory.load(policy.name)
-        loaded = confirm(stored, lease.last_success)
-        loaded = with_others(
-            loaded, lease.last_success, policy.scan_interval, runtime.clock(), act=act
-        )
-        snapshot = read(loaded, attempt)
-        before = remember(snapshot, loaded)
-        plan, after = decide(snapshot, before)
-        while runtime.clock() < waits_until and _is_to_wait(plan):
-            runtime.sleep(max(0.0, snapshot.taken_at + plan.waits_for_pods - runtime.clock()))
-            snapshot = read(loaded, attempt)
-            before = remember(snapshot, loaded)
-            plan, after = decide(snapshot, before)
-        if act and plan.operations:
-            owners = claimed_elsewhere(policy, snapshot, plan.operations, runtime)
+        stored = runtime.store.memory.load(lease.cluster)
+        memory = _with_others(stored, this_pass, runtime)
+        snapshot, memory, plan, next_memory = _read_and_plan(this_pass, memory, runtime)
+        if this_pass.permission.act and plan.operations:
+            owners = claimed_elsewhere(this_pass.policy, snapshot, plan.operations, runtime)
             if owners:
                 snapshot = without_groups(snapshot, owners)
-                plan, after = decide(snapshot, before)
-        operations = (
-            tuple(operation.with_spec(token=lease.token) for operation in plan.operations)
-            if act
-            else ()
-        )
+                plan, next_memory = _plan(this_pass, snapshot, memory, runtime)
+        plan = _of_this_pass(plan, lease, act=this_pass.permission.act)
+        to_save = _to_save(this_pass, snapshot, plan, next_memory, memory)
         try:
-            with runtime.tracing.part("save", cluster=policy.name):
-                to_save = after_pass(_to_save(after, before, act=act), snapshot.groups, act=act)
-                if act:
-                    to_save = taint_writer.noted(
-                        to_save, before, plan.marks, snapshot.nodes, policy.options
-                    )
-                else:
-                    to_save = taint_writer.still_noted(to_save, before)
-                runtime.store.memory.save(policy.name, stored, to_save, operations, held.check())
+            with this_pass.report.stage("save"):
+                runtime.store.memory.save(
+                    lease.cluster, stored, to_save, plan.operations, this_pass.held.check()
+                )
         except StaleWrite:
             if attempt + 1 == _TRIES:
                 raise
             continue
-        ended = plan.ended_replacements if act else ()
-        return (
-            msgspec.structs.replace(plan, operations=operations, ended_replacements=ended),
-            snapshot,
-            before,
-        )
-    raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
+        return _Saved(plan, snapshot, memory)
+    raise StoreError(f"{lease.cluster}: memory changed {_TRIES} times while it was being decided")
 
 
-def _to_leave(policy: Policy, runtime: Runtime) -> bool:
-    """Return whether the memory of a cluster that is not planned any more does not say so yet, or
-    its passes have written soft taints."""
-    memory = runtime.store.memory.look(policy.name)
-    return memory != left(memory) or (
-        permitted(policy).take_back and bool(taint_writer.noted_nodes(memory))
+def _with_others(stored: Memory, this_pass: _Pass, runtime: Runtime) -> Memory:
+    """Return the memory with which this pass plans: with confirmations of timers, and with what
+    others may have done since the last pass."""
+    last_success = this_pass.lease.last_success
+    return with_others(
+        confirm(stored, last_success),
+        last_success,
+        this_pass.policy.scan_interval,
+        runtime.clock(),
+        act=this_pass.permission.act,
     )
 
 
-def _leave(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> None:
-    """Note that no pass looks at the groups from now on, and take back soft taints, in a pass that
-    does nothing else. Raises ClusterError, StoreError."""
-    lease = _acquire(message, policy, runtime)
-    if lease is None:
-        return
-    held = HeldLease(lease, runtime.store.leases, runtime.clock)
-    try:
-        with (runtime.repeat or in_thread)(RENEW_EVERY, held.renew):
-            memory = runtime.store.memory.load(policy.name)
-            runtime.store.memory.save(policy.name, memory, left(memory), (), held.check())
-            if permitted(policy).take_back and taint_writer.noted_nodes(memory):
-                _take_back(policy, connected(policy, runtime), held, runtime)
-    finally:
-        runtime.store.leases.release(lease)
+def _read_and_plan(
+    this_pass: _Pass, memory: Memory, runtime: Runtime
+) -> tuple[Snapshot, Memory, Plan, Memory]:
+    """Return the cluster, the memory with which it was planned, the plan, and the memory after it.
+
+    While pending pods still arrive, or a scheduler still refuses others, the pass waits for them
+    (docs/reference/scale-up.md "Waiting for more pods") and reads the cluster again, but not the
+    vendors. Memory stays as it was read before both. What the other autoscaler did in mode shadow
+    belongs to the memory with which the pass decides."""
+    groups = _read_once(this_pass.providers)
+    while True:
+        snapshot = _read(this_pass, groups, memory, runtime)
+        before = memory if this_pass.other is None else this_pass.other.remembered(snapshot, memory)
+        plan, after = _plan(this_pass, snapshot, before, runtime)
+        if runtime.clock() >= this_pass.waits_until or not _is_to_wait(plan):
+            return snapshot, before, plan, after
+        runtime.sleep(max(0.0, snapshot.taken_at + plan.waits_for_pods - runtime.clock()))
 
 
-def _take_back(policy: Policy, kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
-    """Remove the soft taints that memory has noted as ours, and the notes of those that are gone.
-    Raises ClusterError, StoreError; what is left is taken back by the next attempt."""
-    memory, done = runtime.store.memory.load(policy.name), list[str]()
-    try:
-        for node in taint_writer.take_back(
-            taint_writer.noted_nodes(memory), kube, runtime.clock, policy.name
-        ):
-            done.append(node)
-    finally:
-        if done:
-            rest = taint_writer.without_notes(memory, done)
-            runtime.store.memory.save(policy.name, memory, rest, (), held.check())
+def _read_once(providers: Sequence[Provider]) -> Observe:
+    """Return a function that reads the vendors' groups when it is first called, and returns the
+    same afterwards."""
+    results: list[tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]] = []
+
+    def groups(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
+        if not results:
+            results.append(read_node_groups(providers, nodes))
+        return results[0]
+
+    return groups
+
+
+def _read(this_pass: _Pass, groups: Observe, memory: Memory, runtime: Runtime) -> Snapshot:
+    """Return the cluster now."""
+    policy, kube, report = this_pass.policy, this_pass.kube, this_pass.report
+    remaining = max(this_pass.until - runtime.clock(), _LEAST)
+    with report.stage("read"), time_limit(remaining, runtime.clock):
+        snapshot, report.read_scope = observe(policy, kube, groups, runtime, memory)
+    runtime.checkpoint("reconcile:observed")
+    return snapshot
+
+
+def _plan(
+    this_pass: _Pass, snapshot: Snapshot, memory: Memory, runtime: Runtime
+) -> tuple[Plan, Memory]:
+    """Return the plan, and the memory after it."""
+    with this_pass.report.stage("plan"):
+        remaining = this_pass.until - runtime.clock()
+        return plan_cluster(
+            snapshot,
+            _in_time(this_pass.policy, remaining),
+            memory,
+            snapshot.taken_at,
+            this_pass.lease.token,
+            clock=runtime.clock,
+            within=max(remaining, _LEAST),
+            wait=runtime.clock() < this_pass.waits_until,
+            on_state=this_pass.report.planned_with,
+        )
 
 
 def _is_to_wait(plan: Plan) -> bool:
@@ -515,14 +465,25 @@ def _in_time(policy: Policy, seconds: float) -> Policy:
     )
 
 
-def _to_save(new_memory: Memory, old_memory: Memory, *, act: bool) -> Memory:
+def _of_this_pass(plan: Plan, lease: Lease, *, act: bool) -> Plan:
+    """Return the plan with operations that name the lease; without any where the pass does not
+    act."""
+    if not act:
+        return msgspec.structs.replace(plan, operations=(), ended_replacements=())
+    operations = tuple(operation.with_spec(token=lease.token) for operation in plan.operations)
+    return msgspec.structs.replace(plan, operations=operations)
+
+
+def _to_save(
+    this_pass: _Pass, snapshot: Snapshot, plan: Plan, new_memory: Memory, old_memory: Memory
+) -> Memory:
     """Return the memory to save. Cluster-wide instants are written by executors and never
-    overwritten from here. The circuit breaker, replacements and the moves of pods follow what was
-    done, so a pass that does nothing leaves them unchanged."""
-    consolidation = new_memory.consolidation
+    overwritten from here. The circuit breaker, replacements, the moves of pods and the notes on
+    taints follow what was done, so a pass that does nothing leaves them unchanged."""
+    act, consolidation = this_pass.permission.act, new_memory.consolidation
     if not act and consolidation.moves != old_memory.consolidation.moves:
         consolidation = msgspec.structs.replace(consolidation, moves=old_memory.consolidation.moves)
-    return msgspec.structs.replace(
+    memory = msgspec.structs.replace(
         new_memory,
         last_scale_up=old_memory.last_scale_up,
         last_scale_down=old_memory.last_scale_down,
@@ -531,22 +492,54 @@ def _to_save(new_memory: Memory, old_memory: Memory, *, act: bool) -> Memory:
         replacements=new_memory.replacements if act else old_memory.replacements,
         consolidation=consolidation,
     )
+    memory = after_pass(memory, snapshot.groups, act=act)
+    if not act:
+        return taint_writer.still_noted(memory, old_memory)
+    return taint_writer.noted(
+        memory, old_memory, plan.marks, snapshot.nodes, this_pass.policy.options
+    )
 
 
-def send(operations: Sequence[Operation], runtime: Runtime) -> None:
+def _send(operations: Sequence[Operation], runtime: Runtime) -> None:
     """Send a message per operation. An operation whose message cannot be sent, or recorded as sent,
     is saved and sent by the sweeper."""
     for operation in operations:
-        cluster = operation.spec.cluster
         try:
-            runtime.sender.send(
-                act_queue(operation.spec.provider),
-                encode(ActMessage(cluster, operation.spec.id)),
-                0,
-            )
-            runtime.checkpoint("reconcile:sent")
-            watch_first(operation, runtime)
-            runtime.store.operations.mark_sent(cluster, operation.spec.id, runtime.clock())
+            send_first(operation, runtime)
         except (NotSent, StoreError) as error:
             what = "operation not sent; the sweeper re-sends it"
-            logger.error(what, cluster=cluster, operation=operation.spec.id, **failure(error))
+            spec = operation.spec
+            logger.error(what, cluster=spec.cluster, operation=spec.id, **failure(error))
+
+
+def _mark_nodes(this_pass: _Pass, plan: Plan, runtime: Runtime) -> tuple[TaintUpdate, ...]:
+    """Write soft and stale taints; return those that were written."""
+    if not this_pass.permission.act:
+        return ()
+    cluster, options = this_pass.lease.cluster, this_pass.policy.options
+    try:
+        return taint_writer.apply(plan.marks, this_pass.kube, options, runtime.clock, cluster)
+    except OutscalerError as error:
+        # planned again; the pass is saved and not repeated for them
+        logger.error("nodes not marked", cluster=cluster, **failure(error))
+        return ()
+
+
+def _recorded(this_pass: _Pass, saved: _Saved, *, is_new: bool) -> RecordedDecision | None:
+    """Return the decision if it changes something, or differs from the last pass's."""
+    # Imported here, because it is off by default.
+    from chalicelib.replay.decision_place import has_changes
+    from chalicelib.replay.recorded_decision import RecordedDecision
+
+    plan, snapshot = saved.plan, saved.snapshot
+    if not has_changes(plan) or not (is_new or plan.operations):
+        return None
+    return RecordedDecision(
+        snapshot,
+        this_pass.policy,
+        saved.memory,
+        snapshot.taken_at,
+        this_pass.lease.token,
+        plan,
+        acted=this_pass.permission.act,
+    )

@@ -7,6 +7,8 @@ would remain for the next invocation of a warm process and name the wrong cluste
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -21,3 +23,12 @@ def failure(error: BaseException) -> dict[str, Any]:
     the request and the server."""
     more = {name: text for name in ("asked", "server") if (text := getattr(error, name, ""))}
     return {"error": published_name(error), "detail": str(error), **more}
+
+
+@contextmanager
+def contained(what: str, cluster: str, operation: str = "") -> Iterator[None]:
+    """Log any failure inside the context and suppress it."""
+    try:
+        yield
+    except Exception as error:
+        logger.exception(what, cluster=cluster, operation=operation, **failure(error))

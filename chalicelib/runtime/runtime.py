@@ -38,6 +38,7 @@ from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.runtime.active_policy import in_force, read
 from chalicelib.runtime.memory_usage import MemoryGauge
+from chalicelib.runtime.messages import ReconcileMessage
 from chalicelib.runtime.senders import LargeFunction, Sender, SqsSender
 from chalicelib.runtime.tracing import Tracing, tracing_of
 from chalicelib.runtime.webhook_credentials import WebhookCredentials
@@ -109,7 +110,7 @@ class Runtime:
     deployment: Deployment = STRICT
     memory_size: int = 0
     memory_usage: MemoryGauge = field(default_factory=lambda: MemoryGauge(None))
-    hand_over: Callable[[bytes], None] | None = None
+    hand_over: Callable[[ReconcileMessage], None] | None = None
     tracing: Tracing = field(default_factory=lambda: tracing_of({}, time.time, _new_trace_id))
     decisions: str = ""
     topics: Publisher | None = None

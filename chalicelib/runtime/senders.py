@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from chalicelib.aws import session
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.resource_names import prefix_of, queue_name
+from chalicelib.runtime.messages import ReconcileMessage, encode
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -143,7 +144,7 @@ class LargeFunction:
         name = environment.get(VARIABLE, "") or (f"{prefix}-{RECONCILE_LARGE}" if prefix else "")
         return cls(name) if name else None
 
-    def __call__(self, body: bytes) -> None:
+    def __call__(self, message: ReconcileMessage) -> None:
         """Hand over a message of the reconcile queue. Returns when Lambda has
         accepted it; raises NotInvoked."""
         from botocore.exceptions import BotoCoreError, ClientError
@@ -152,7 +153,7 @@ class LargeFunction:
             if self._client is None:
                 self._client = session.client("lambda", **_CALLS)
             answer = self._client.invoke(
-                FunctionName=self._name, InvocationType="Event", Payload=body
+                FunctionName=self._name, InvocationType="Event", Payload=encode(message)
             )
         except ClientError as error:
             raise NotInvoked(RECONCILE_LARGE, _code(error)) from error

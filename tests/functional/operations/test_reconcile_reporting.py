@@ -11,8 +11,7 @@ from chalicelib.journal import carry_over
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.journal import last_decision
 from chalicelib.model.overview import ClusterOverview
-from chalicelib.operations import recording
-from chalicelib.passes import taint_writer
+from chalicelib.passes import pass_report, taint_writer
 from chalicelib.passes.reconciler import handle
 from chalicelib.providers.kit.errors import Transient
 from chalicelib.runtime.messages import ReconcileMessage, encode
@@ -60,7 +59,7 @@ def test_failed_reporting_does_not_fail_the_pass(
     stage.group(2)
     a_pass(stage)
     before = remains(stage)
-    monkeypatch.setattr(recording, "record_plan", breaks)
+    monkeypatch.setattr(pass_report, "record_plan", breaks)
     a_pass(stage)
     assert stage.store.scan_states.due(stage.name).last_pass == stage.clock()
     assert remains(stage) == before

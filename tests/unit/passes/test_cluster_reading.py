@@ -67,7 +67,7 @@ def runtime(server: ApiServer) -> Runtime:
 
 def read(runtime: Runtime, reading: ClusterReading) -> tuple[Snapshot, ReadScope]:
     policy = Policy("prod", reading=reading)
-    return observe(policy, connected(policy, runtime), lambda _: ((), ()), runtime)
+    return observe(policy, connected(policy, 0, runtime), lambda _: ((), ()), runtime)
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ def test_verification_of_a_busy_cluster_finds_no_difference(
         history.happen(20)
         snapshot, _ = observe(
             Policy("prod", reading=ClusterReading.VERIFY),
-            connected(Policy("prod"), runtime),
+            connected(Policy("prod"), 0, runtime),
             goes_on,
             runtime,
         )
@@ -194,7 +194,7 @@ def test_compacted_lists_are_not_compared_and_are_kept(
         return (), ()
 
     policy = Policy("prod", reading=ClusterReading.VERIFY)
-    snapshot, _ = observe(policy, connected(policy, runtime), compacted, runtime)
+    snapshot, _ = observe(policy, connected(policy, 0, runtime), compacted, runtime)
     assert snapshot.nodes[0].labels["zone"] == "elsewhere"
     *_, last = logged(caplog)
     assert (last["message"], last["kinds"]) == (

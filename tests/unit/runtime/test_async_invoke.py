@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
+from chalicelib.runtime.messages import ReconcileMessage
 from chalicelib.runtime.senders import LargeFunction, NotInvoked, NotSent
 from infra.emulators.deployed_functions import AsyncLambda
 from tests.cases import each_row
@@ -34,7 +35,7 @@ class Kept:
 
 def test_invoke_sends_the_message_as_the_event() -> None:
     kept = Kept()
-    LargeFunction(NAME, kept)(b'{"cluster":"shop"}')
+    LargeFunction(NAME, kept)(ReconcileMessage("shop"))
     assert kept.events == [(NAME, b'{"cluster":"shop"}')]
 
 
@@ -54,7 +55,7 @@ def test_invoke_sends_the_message_as_the_event() -> None:
 )
 def test_invoke_raises_not_invoked_for_every_lambda_error(kept: Kept, code: str) -> None:
     with pytest.raises(NotInvoked) as refused:
-        LargeFunction(NAME, kept)(b"{}")
+        LargeFunction(NAME, kept)(ReconcileMessage("shop"))
     assert refused.value.code == code
 
 
@@ -63,7 +64,7 @@ def test_invoke_raises_not_invoked_when_lambda_throttles() -> None:
         raise NotSent(function, "full")
 
     with pytest.raises(NotInvoked, match="TooManyRequestsException"):
-        LargeFunction(NAME, AsyncLambda(frozenset({NAME}), full))(b"{}")
+        LargeFunction(NAME, AsyncLambda(frozenset({NAME}), full))(ReconcileMessage("shop"))
 
 
 @each_row(

@@ -1,0 +1,73 @@
+"""What is done for a cluster whose mode does not act any more: soft taints that passes have
+written are taken back, and memory says that no pass looks at the groups.
+
+In mode `shadow` a pass does the first at its end. In mode `off` nothing is planned; one pass does
+both, and nothing else, and the next message finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.passes import taint_writer
+from chalicelib.passes.lease_renewal import HeldLease, renewed
+from chalicelib.plan.state.foreign_growths import left
+from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.mode_guard import Permission
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.leases import Lease
+
+if TYPE_CHECKING:
+    from chalicelib.cluster.client import KubeClient
+    from chalicelib.model.memory import Memory
+
+
+def is_left(cluster: str, permission: Permission, runtime: Runtime) -> bool:
+    """Return whether memory says that no pass looks at the groups, and no node has soft taints of
+    ours. Raises StoreError."""
+    memory = runtime.store.memory.look(cluster)
+    return memory == left(memory) and not is_to_take_back(memory, permission)
+
+
+def leave(policy: Policy, permission: Permission, lease: Lease, runtime: Runtime) -> None:
+    """Note that no pass looks at the groups from now on, and take back soft taints. The lease is
+    released in any case. Raises ClusterError, StoreError."""
+    held = HeldLease(lease, runtime.store.leases, runtime.clock)
+    try:
+        with renewed(held, runtime):
+            memory = runtime.store.memory.load(lease.cluster)
+            runtime.store.memory.save(lease.cluster, memory, left(memory), (), held.check())
+            if is_to_take_back(memory, permission):
+                _take_back(runtime.kube_client(policy), held, runtime)
+    finally:
+        runtime.store.leases.release(lease)
+
+
+def is_to_take_back(memory: Memory, permission: Permission) -> bool:
+    """Return whether nodes have soft taints of ours that this mode takes back."""
+    return permission.take_back and bool(taint_writer.noted_nodes(memory))
+
+
+def take_back(kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
+    """Do the same as `_take_back`; a failure is logged, and the next pass tries again."""
+    try:
+        _take_back(kube, held, runtime)
+    except OutscalerError as error:
+        logger.error("soft taints not taken back", cluster=held.cluster, **failure(error))
+
+
+def _take_back(kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
+    """Remove the soft taints that memory has noted as ours, and the notes of those that are gone.
+    Raises ClusterError, StoreError; what is left is taken back by the next attempt."""
+    memory = runtime.store.memory.load(held.cluster)
+    noted = taint_writer.noted_nodes(memory)
+    done = list[str]()
+    try:
+        for node in taint_writer.take_back(noted, kube, runtime.clock, held.cluster):
+            done.append(node)
+    finally:
+        if done:
+            rest = taint_writer.without_notes(memory, done)
+            runtime.store.memory.save(held.cluster, memory, rest, (), held.check())
