@@ -291,6 +291,7 @@ NAMES = {
     "BackoffView.error_class": "class",
     "OperationView.from_size": "from",
     "OperationView.to_size": "to",
+    "ClusterRow.mode_word": "mode",
     "PartsView.daemonsets": "daemonSets",
     "Annotations.safe_to_evict": "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "Annotations.safe_local_volumes": (
