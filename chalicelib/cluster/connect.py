@@ -23,8 +23,7 @@ from chalicelib.cluster.credentials import (
     KubeCredential,
 )
 from chalicelib.cluster.kubeconfig import POLICY_CONTEXT, Plugin, from_kubeconfig
-from chalicelib.cluster.list_page import AT_A_TERMINAL, HOSTED
-from chalicelib.cluster.transport import Dial, open_connection
+from chalicelib.cluster.transport import AT_A_TERMINAL, HOSTED, Dial, open_connection
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, place_of
 from chalicelib.net.bounded_files import text as file_text

@@ -33,7 +33,7 @@ import msgspec
 
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.errors import Expired, Forbidden
-from chalicelib.cluster.list_page import HOSTED, ListMeta
+from chalicelib.cluster.list_page import ListMeta
 from chalicelib.cluster.list_reader import ListReader
 from chalicelib.cluster.list_state import (
     READERS,
@@ -55,7 +55,7 @@ from chalicelib.cluster.object_versions import (
     server_versions,
 )
 from chalicelib.cluster.snapshot_builder import FoldedObjects, collector_paused
-from chalicelib.cluster.transport import JSON, METADATA_ONLY, METADATA_ONLY_CHANGES
+from chalicelib.cluster.transport import HOSTED, JSON, METADATA_ONLY, METADATA_ONLY_CHANGES
 from chalicelib.cluster.watch import (
     MARKED_WITHIN,
     ChangedObject,

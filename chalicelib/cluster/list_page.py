@@ -7,32 +7,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from chalicelib.cluster.transport import LONGEST_BODY, TOTAL
 from chalicelib.net.json_repair import decode_repaired, repaired
 
 T = TypeVar("T")
 
 _SURROGATE = rb"\ud"
-
-
-class ReadBounds(msgspec.Struct, frozen=True):
-    """exchange: seconds for one attempt. call: seconds in which attempts at one call are started,
-    and for the first attempt. lists: seconds from the first page of the first list to the last page
-    of the last one. body: bytes of one response. page: bytes of one page of several objects; a
-    longer one is read again with fewer. pages, volume: of one list, the latter in bytes."""
-
-    exchange: float
-    call: float
-    lists: float
-    body: int = LONGEST_BODY
-    page: int = 48 * 2**20
-    pages: int = 10_000
-    volume: int = 8 * 2**30
-
-
-AT_A_TERMINAL = ReadBounds(exchange=300.0, call=600.0, lists=3600.0)
-# A pass has 120 s, and its decision must still be saved. 150,000 pods take 300 pages.
-HOSTED = ReadBounds(exchange=TOTAL, call=45.0, lists=75.0)
 
 
 class ListMeta(msgspec.Struct, gc=False, frozen=True):

@@ -28,10 +28,10 @@ import msgspec
 from chalicelib.cluster.class_table import unbounded
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.errors import Expired, Unavailable
-from chalicelib.cluster.list_page import ReadBounds, TypedList, TypedPage
+from chalicelib.cluster.list_page import TypedList, TypedPage
 from chalicelib.cluster.listed_resources import ListedResource
 from chalicelib.cluster.snapshot_builder import LISTINGS
-from chalicelib.cluster.transport import JSON, METADATA_ONLY, TOO_LARGE
+from chalicelib.cluster.transport import JSON, METADATA_ONLY, TOO_LARGE, ReadBounds
 
 FIRST = 1_000
 """Objects of the first pages."""

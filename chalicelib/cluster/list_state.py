@@ -31,7 +31,7 @@ from chalicelib import __version__
 from chalicelib.cluster.class_table import unbounded
 from chalicelib.cluster.client import KubeClient, path_segment
 from chalicelib.cluster.errors import ClusterError, Forbidden, NotFound, Unavailable
-from chalicelib.cluster.list_page import HOSTED, Page
+from chalicelib.cluster.list_page import Page
 from chalicelib.cluster.list_reader import ListPart, ListReader, PageRates, map_large_buffers
 from chalicelib.cluster.listed_resources import (
     PRIORITY_CONFIG,
@@ -42,6 +42,7 @@ from chalicelib.cluster.listed_resources import (
 from chalicelib.cluster.object_versions import ObjectVersions
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder, collector_paused
 from chalicelib.cluster.storage import PRIORITIES
+from chalicelib.cluster.transport import HOSTED
 from chalicelib.cluster.watch import Watch, number_of
 from chalicelib.model.errors import BadInput, MemoryExceeded
 from chalicelib.model.snapshot import MissingData

@@ -155,6 +155,10 @@ class KeptLists:
         """Return the bytes of memory of each cluster, roughly."""
         return {name: lists.size() for name, lists in self._clusters.items()}
 
+    def drop(self, cluster: str) -> None:
+        """Keep nothing of a cluster."""
+        self._clusters.pop(cluster, None)
+
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters whose lists are kept."""
         return tuple(self._clusters)
@@ -183,7 +187,7 @@ class KeptLists:
             return None
         comparison = compare(kube, lists)
         if comparison.differences:
-            del self._clusters[cluster]
+            self.drop(cluster)
         return comparison
 
     def save(self, cluster: str) -> int:

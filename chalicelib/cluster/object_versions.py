@@ -21,9 +21,10 @@ import msgspec
 
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.errors import Expired, Forbidden, NotFound
-from chalicelib.cluster.list_page import HOSTED, ListMeta
+from chalicelib.cluster.list_page import ListMeta
 from chalicelib.cluster.list_reader import FIRST, ListPart, ListReader
 from chalicelib.cluster.listed_resources import ListedResource
+from chalicelib.cluster.transport import HOSTED
 from chalicelib.cluster.watch import number_of
 
 MOST = 5_000

@@ -12,7 +12,7 @@ possibly schedule the next.
 Every arrow is recorded before the next begins. Only the message for the next step is sent before
 its record: a function that is killed between the two would otherwise leave an operation that waits
 and has no message. A function that is killed at any other point leaves a claim that ends soon, and
-the step is repeated (operations/claims.py). No step waits; short steps follow each other until
+the step is repeated (operations/executor.py). No step waits; short steps follow each other until
 BUDGET seconds are used.
 
 A message that arrives too early is either a duplicate, whose original will arrive in time, or it
@@ -38,8 +38,8 @@ from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.time_limit import time_limit
-from chalicelib.operations import claims
 from chalicelib.operations.clients import OperationClients
+from chalicelib.operations.executor import LONGEST, Executor, decode, next_message, send
 from chalicelib.operations.memory_updates import (
     NOT_A_PROVIDER_FAILURE,
     memory_updates,
@@ -124,13 +124,13 @@ class _Authority:
         return replace(self.clients.context(), siblings=siblings)
 
 
-def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST) -> None:
+def handle(body: bytes | str, runtime: Runtime, seconds: float = LONGEST) -> None:
     """Continue one operation. seconds: that this invocation may still last. Raises BadInput for a
     message that cannot be decoded, StoreError where the table fails, and NewerSchema where a newer
     release has written it; the queue then delivers the message again."""
-    message = claims.decode(body)
+    message = decode(body)
     runtime.store.schema.check()
-    executor = claims.Executor(runtime, seconds)
+    executor = Executor(runtime, seconds)
     began, authority = runtime.clock(), None
     operation = executor.begin(message)
     while operation is not None:
@@ -331,7 +331,7 @@ def _send_next(new_operation: Operation, runtime: Runtime) -> None:
     arrive before the record."""
     delay = max(SOONEST, new_operation.status.due_at - runtime.clock())
     try:
-        claims.send(new_operation, claims.next_message(new_operation), delay, runtime)
+        send(new_operation, next_message(new_operation), delay, runtime)
     except NotSent as error:
         # the step is recorded nevertheless; the watch or the tick's sweeper sends the next one
         spec = new_operation.spec

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import InProgress, Outcome
-from chalicelib.operations import claims
+from chalicelib.operations.executor import Executor, StepMessage, send
 from chalicelib.operations.ordering import deadline_of
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.runtime.log import failure, logger
@@ -55,7 +55,7 @@ class Siblings:
     """See SiblingRemovals. operation: as claimed by the executor, which joins the others."""
 
     def __init__(
-        self, operation: Operation, executor: claims.Executor, options: Options, runtime: Runtime
+        self, operation: Operation, executor: Executor, options: Options, runtime: Runtime
     ) -> None:
         self._operation, self._executor, self._options, self._rt = (
             operation,
@@ -116,7 +116,7 @@ class Siblings:
         except (OperationClaimed, OperationFinished, OperationNotDue):
             return
         try:
-            claims.send(ready[0], claims.StepMessage(cluster, name), 0.0, self._rt)
+            send(ready[0], StepMessage(cluster, name), 0.0, self._rt)
         except NotSent as error:  # its own message arrives later
             logger.warning("operation not woken", cluster=cluster, operation=name, **failure(error))
 

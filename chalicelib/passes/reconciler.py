@@ -41,7 +41,7 @@ from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.time_limit import time_limit
-from chalicelib.operations.claims import send_first
+from chalicelib.operations.executor import send_first
 from chalicelib.passes import taint_writer
 from chalicelib.passes.cluster_reading import connected, observe, share_lists
 from chalicelib.passes.foreign_groups import claimed_elsewhere, without_groups

@@ -40,9 +40,9 @@ from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_stat
 from chalicelib.plan.state.foreign_growths import adopt_growths
 from chalicelib.plan.state.join_statistics import count_joins
 from chalicelib.plan.state.new_node_storage import with_new_node_storage
+from chalicelib.plan.state.pass_time import OutOfTime, PassTime, PlanStage
 from chalicelib.plan.state.purchase_attempts import judge_attempts
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
-from chalicelib.plan.state.time_budget import OutOfTime, PlanStage, TimeBudget
 from chalicelib.plan.tables import ResourceColumns
 from chalicelib.policy.open_schedules import apply_scheduled_bounds, apply_schedules
 from chalicelib.policy.settings.cluster_policy import Policy
@@ -72,7 +72,7 @@ def plan_cluster(
     where nobody looks again, as for a report: a note then says what a pass would wait for.
     on_state: gets the cluster state, for reports that need its sums.
     """
-    budget = TimeBudget(clock, within)
+    pass_time = PassTime(clock, within)
 
     policy = apply_schedules(policy, now)
     state = build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
@@ -85,13 +85,15 @@ def plan_cluster(
 
     pending = collect_pending_pods(state, wait=wait)
 
-    simulated = build(state, pending.nominated, ResourceColumns(state.snapshot.classes), budget)
-    budget.begin(PlanStage.SCALE_UP)
+    simulated = build(state, pending.nominated, ResourceColumns(state.snapshot.classes), pass_time)
+    pass_time.begin(PlanStage.SCALE_UP)
     try:
-        scale_up = plan_scale_up(state, simulated, pending, headroom, seed, budget, removable_rows)
+        scale_up = plan_scale_up(
+            state, simulated, pending, headroom, seed, pass_time, removable_rows
+        )
     except OutOfTime:
-        budget.begin(PlanStage.UNLIMITED)
-        scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
+        pass_time.begin(PlanStage.UNLIMITED)
+        scale_up = unplanned_scale_up(state, simulated, pending, seed, pass_time)
 
     simulated.wait_for_nothing()
     grown = {
@@ -99,9 +101,9 @@ def plan_cluster(
     }
 
     def removals(*, judged: bool) -> DisruptionPlan:
-        budget.begin(PlanStage.SCALE_DOWN if judged else PlanStage.UNLIMITED)
+        pass_time.begin(PlanStage.SCALE_DOWN if judged else PlanStage.UNLIMITED)
         needs, places = scale_up.rule_results.needs, scale_up.promises
-        limits = assume_unneeded_for, pending.hold, budget, grown, needs
+        limits = assume_unneeded_for, pending.hold, pass_time, grown, needs
         return plan_disruption(state, simulated, *limits, judged=judged, placements=places)
 
     try:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.operation import OperationState
-from chalicelib.operations.claims import decode
+from chalicelib.operations.executor import decode
 from tests.faults.fault_schedule import KILL, Io, Strike
 from tests.faults.faulty_world import FaultWorld
 from tests.faults.final_checks import restless

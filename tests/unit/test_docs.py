@@ -22,7 +22,7 @@ from chalicelib.functions.webhook import MAX_BODY, MAX_GAPS
 from chalicelib.functions.webhook_events import DEFAULT_REASONS, is_relevant, parse
 from chalicelib.model.memory import Backoff
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.operations.claims import CLAIM
+from chalicelib.operations.executor import CLAIM
 from chalicelib.operations.stuck import RULES as SWEEPING
 from chalicelib.passes.lease_renewal import LEASE_FOR, LONGEST_PASS, RENEW_EVERY
 from chalicelib.passes.reconciler import DECIDED_WITHIN

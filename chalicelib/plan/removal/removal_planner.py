@@ -46,8 +46,8 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.due_nodes import remembered
 from chalicelib.plan.state.interruptions import reported
+from chalicelib.plan.state.pass_time import OutOfTime, PassTime
 from chalicelib.plan.state.spot_market import recommended
-from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 
 METHODS: tuple[Method, ...] = (Unneeded(),)
@@ -97,7 +97,7 @@ def plan_disruption(
     simulated: SimulatedCluster,
     assume_unneeded_for: float | None = None,
     hold: Reason | None = None,
-    time_budget: TimeBudget | None = None,
+    pass_time: PassTime | None = None,
     grown: Mapping[str, int] | None = None,
     guard: RuleRemovalGuard | None = None,
     *,
@@ -105,14 +105,14 @@ def plan_disruption(
     placements: Sequence[PodPlacement] = (),
 ) -> DisruptionPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least
-    this many seconds. hold: why no node is removed in this pass, while timers run. time_budget: for
+    this many seconds. hold: why no node is removed in this pass, while timers run. pass_time: for
     scaleDownSimulationTimeout; without it there is no limit. grown: group -> nodes that this pass
     adds. guard: what metric rules would buy again. judged: False where there is no time to judge
     any node; the timers of all stand still. placements: the places of pods that scale-up has
     planned."""
     removal_limits = RemovalLimits(state, hold, grown, guard)
     limit = state.options.scale_down_simulation_timeout
-    over = _deadline(simulated, time_budget, limit)
+    over = _deadline(simulated, pass_time, limit)
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
     renews = state.policy.node_lifecycle is not None
     has_rows = bool(state.memory.replacements)
@@ -256,17 +256,17 @@ def _with_lifecycle(
 
 
 def _deadline(
-    simulated: SimulatedCluster, time_budget: TimeBudget | None, limit: float
+    simulated: SimulatedCluster, pass_time: PassTime | None, limit: float
 ) -> Callable[[], bool]:
     """Return a function that says whether the time for simulations is over:
     so many seconds from now."""
-    started = time_budget.spent() if time_budget else 0.0
+    started = pass_time.spent() if pass_time else 0.0
     deadline = started + limit
 
     def over() -> bool:
-        if simulated.unsettled or time_budget is None:
+        if simulated.unsettled or pass_time is None:
             return simulated.unsettled
-        return time_budget.over(deadline) or time_budget.ended()
+        return pass_time.over(deadline) or pass_time.ended()
 
     return over
 

@@ -27,9 +27,9 @@ from chalicelib.plan.scale_up.rule_purchases import RuleResults, plan_rules
 from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.pass_time import PassTime
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.spot_market import avoided_until, spot_groups
-from chalicelib.plan.state.time_budget import TimeBudget
 
 _MOST_NOTES = 10
 
@@ -62,7 +62,7 @@ def plan_scale_up(
     pending: PendingPods,
     demand: HeadroomDemand,
     seed: int,
-    budget: TimeBudget,
+    pass_time: PassTime,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> ScaleUpPlan:
     """Plan for pending pods, then for rules, then for headroom. The simulated
@@ -71,7 +71,7 @@ def plan_scale_up(
     removable: rows of the nodes that scale-down could remove, by what is known before
     any removal is simulated.
     """
-    attempt = best_attempt(state, simulated, pending, seed, budget, removable)
+    attempt = best_attempt(state, simulated, pending, seed, pass_time, removable)
     placement, search = placement_in_every_order(attempt), attempt.planned.search
     rule_results = plan_rules(search, served=placement.buys_for_pods)
     headroom_result = plan_headroom(search, demand)
@@ -84,12 +84,12 @@ def unplanned_scale_up(
     simulated: SimulatedCluster,
     pending: PendingPods,
     seed: int,
-    budget: TimeBudget,
+    pass_time: PassTime,
 ) -> ScaleUpPlan:
     """Return the plan of a pass whose time was over before growth was planned: nothing grows, every
     pod reports that, and rules stay as they were. simulated: may be in any state."""
     simulated.record_lateness()
-    search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
+    search = ScaleUpSearch(state, simulated, expander_context(state, seed), pass_time)
     stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=state.options.max_binpacking_time)
     search.notes[stop.key] = stop
     placement = FinalPlacement((), tuple(batch for batch in pending.queue if batch.counts), {})

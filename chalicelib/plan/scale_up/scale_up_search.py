@@ -23,8 +23,8 @@ from chalicelib.plan.scale_up.zone_variants import ZoneVariant, zone_variants
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_labels import own_keys
+from chalicelib.plan.state.pass_time import PassTime
 from chalicelib.plan.state.spot_market import SpotShares, avoided_until
-from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.tables import Bools
 
 
@@ -43,13 +43,13 @@ class ScaleUpSearch:
         state: ClusterState,
         simulated: SimulatedCluster,
         context: ExpanderContext,
-        budget: TimeBudget,
+        pass_time: PassTime,
     ) -> None:
         variants = zone_variants(state)
         variant_of = {name: variant.group for name, variant in variants.items()}
         self.state = state
         self.simulated = simulated
-        self.budget = budget
+        self.pass_time = pass_time
         self.context = context
         if variants:
             self.context = msgspec.structs.replace(context, variant_of=variant_of)
@@ -205,7 +205,7 @@ class ScaleUpSearch:
     def _out_of_time(self) -> bool:
         """Return whether the search must stop; every group that might have
         grown then reports that."""
-        late = self.budget.late()
+        late = self.pass_time.late()
         if late:
             stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
             self.stops.update((group.id, stop) for group in self.candidates.groups)
@@ -243,7 +243,7 @@ class ScaleUpSearch:
                 self.simulated,
                 self.limiter,
                 self.context.price_of,
-                lambda: self.budget.over(limit),
+                lambda: self.pass_time.over(limit),
                 self.grown,
             )
         if bought is None:
@@ -281,7 +281,7 @@ class ScaleUpSearch:
         for row, group in enumerate(self.candidates.groups):
             if group.id in self._groups_without_effect:
                 continue
-            if row and (self.budget.over(limit) or limit == 0 or self.budget.packed()):
+            if row and (self.pass_time.over(limit) or limit == 0 or self.pass_time.packed()):
                 self.stops[group.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
                 continue
             fitting = [request for request in requests if self.candidates.fits(request.cls)[row]]
@@ -385,10 +385,11 @@ class ScaleUpSearch:
         if packing is None:
             # The time limit for one group starts now; 0: no limit.
             limit = self.state.options.max_nodegroup_binpacking_duration
-            started = self.budget.spent()
+            started = self.pass_time.spent()
 
             def out_of_time() -> bool:
-                return (limit > 0 and self.budget.spent() - started > limit) or self.budget.packed()
+                is_over = limit > 0 and self.pass_time.spent() - started > limit
+                return is_over or self.pass_time.packed()
 
             packing = estimate(shape, requests, self.simulated, most_nodes, out_of_time)
             self._estimates[equal] = packing

@@ -18,9 +18,9 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renam
 from chalicelib.plan.simulation.unfinished_rows import UnfinishedRow
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.node_templates import Template
+from chalicelib.plan.state.pass_time import PassTime
 from chalicelib.plan.state.purchase_attempts import coming_in_zones
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.state.zones import zone_label
 from chalicelib.plan.tables import Bools, Ints, NodeTable, ResourceColumns
 from chalicelib.plan.volumes import Volumes
@@ -35,7 +35,7 @@ def build(
     state: ClusterState,
     nominated: tuple[Pod, ...],
     columns: ResourceColumns,
-    budget: TimeBudget | None = None,
+    pass_time: PassTime | None = None,
 ) -> SimulatedCluster:
     """Build the simulated cluster of real and upcoming nodes with the pods that occupy them."""
     snapshot, options = state.snapshot, state.options
@@ -72,7 +72,7 @@ def build(
         real=len(real),
         limits=limits,
         held=unread,
-        budget=budget or TimeBudget(),
+        pass_time=pass_time or PassTime(),
         nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated],
         in_zones={
             name: group.template.in_zones

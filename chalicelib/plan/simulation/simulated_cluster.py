@@ -30,7 +30,7 @@ from chalicelib.plan.simulation.unfinished_rows import UnfinishedRow, Unfinished
 from chalicelib.plan.simulation.unknown_zones import UnknownZones
 from chalicelib.plan.simulation.volume_limits import Attached
 from chalicelib.plan.state.node_labels import own_keys
-from chalicelib.plan.state.time_budget import TimeBudget
+from chalicelib.plan.state.pass_time import PassTime
 from chalicelib.plan.tables import Bools, Ints, NodeTable, PortRivals
 from chalicelib.plan.volumes import Volumes
 
@@ -76,7 +76,7 @@ class SimulatedCluster:
         real: int,
         limits: Sequence[Mapping[str, int]],
         held: Mapping[str, str],
-        budget: TimeBudget,
+        pass_time: PassTime,
         nominated: Sequence[tuple[int | None, int]] = (),
         in_zones: Mapping[str, Mapping[str, Node]] | None = None,
         unfinished: Mapping[int, UnfinishedRow] | None = None,
@@ -99,7 +99,7 @@ class SimulatedCluster:
             counting,
             held,
         )
-        self.late, self.check = budget.late, budget.check
+        self.late, self.check = pass_time.late, pass_time.check
         self._unsure, self.coming = unsure, coming or {}
         self.promised: dict[str, str] = {}
         self.spare: tuple[Spare, ...] = ()

@@ -53,7 +53,7 @@ from chalicelib.providers.alicloud.vswitches import SwitchZones
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderError, Transient
 from chalicelib.providers.kit.http import Http, Limits, VendorRequest, VendorResponse
 from chalicelib.providers.kit.price_reader import PriceReader, VendorPrice
-from chalicelib.providers.kit.rate_limit import CallBudget
+from chalicelib.providers.kit.rate_limit import CallPace
 from chalicelib.providers.kit.services import Cache, ProviderServices, TtlCache
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class PricedMachine(NamedTuple):
 
 @dataclass
 class Line:
-    """The signed RPC client of one product in one region. url: the service's root. budget: None for
+    """The signed RPC client of one product in one region. url: the service's root. pace: None for
     calls that are too rare to count (STS). limits: of one call."""
 
     service: Service
@@ -100,7 +100,7 @@ class Line:
     source: AlicloudCredentialSource
     services: ProviderServices
     now: Callable[[], float]
-    budget: CallBudget | None = None
+    pace: CallPace | None = None
     new_nonce: Callable[[], str] = new_nonce
     limits: Limits = LIMITS
     _http: Http | None = field(default=None, init=False, repr=False)
@@ -133,8 +133,8 @@ class Line:
 
     def expect(self, calls: int) -> None:
         """Announce the number of calls that will follow soon (kit/rate_limit.py)."""
-        if self.budget is not None:
-            self.budget.expect(calls)
+        if self.pace is not None:
+            self.pace.expect(calls)
 
     def _open(self) -> Http:
         if self._http is None:
@@ -144,7 +144,7 @@ class Line:
                 self.now,
                 sign=self._signed,
                 explain=self._explained,
-                budget=self.budget,
+                pace=self.pace,
                 limits=self.limits,
             )
         return self._http

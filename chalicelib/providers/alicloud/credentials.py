@@ -273,7 +273,7 @@ class AlicloudCredentials:
         )
 
     def account(self) -> str:
-        """Return a digest of what signs, whose budget of calls applies: the long-lived key, with
+        """Return a digest of what signs, whose pace of calls applies: the long-lived key, with
         the role that it assumes; otherwise the source of the temporary one and the cluster, since
         nothing else of it lasts."""
         self.current()

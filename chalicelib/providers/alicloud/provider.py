@@ -49,7 +49,7 @@ from chalicelib.providers.kit.base import (
     question,
 )
 from chalicelib.providers.kit.http import Limits
-from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.rate_limit import CallPace, WaitLimit
 
 
 def open_api(
@@ -82,14 +82,14 @@ def open_api(
         return f"alicloud/{credentials.account()}/{settings.region}/{kind}"
 
     def line(service: Service, limits: Limits = LIMITS) -> Line:
-        budget = CallBudget(services, lambda: cache_key(service), settings.calls_per_second, limit)
+        pace = CallPace(services, lambda: cache_key(service), settings.calls_per_second, limit)
         return Line(
             service,
             settings.endpoints.url(service),
             credentials,
             services,
             now,
-            budget,
+            pace,
             nonce,
             limits,
         )

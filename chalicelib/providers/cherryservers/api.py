@@ -43,7 +43,7 @@ from chalicelib.providers.kit.errors import (
     Unknown,
 )
 from chalicelib.providers.kit.http import Http, VendorRequest, VendorResponse
-from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.rate_limit import CallPace, WaitLimit
 from chalicelib.providers.kit.services import TtlCache
 
 THREADS = 4  # concurrent orders: as many as the vendor accepts per second
@@ -230,7 +230,7 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
     def key(subject: str) -> str:
         return f"cherryservers/{account_digest(source.current())}/{subject}"
 
-    budget = CallBudget(
+    pace = CallPace(
         services,
         lambda: key("api"),
         settings.calls_per_second,
@@ -246,7 +246,7 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
         sign=lambda call: _signed(call, source.current()),
         secrets=lambda: (source.current(),),
         explain=error_for,
-        budget=budget,
+        pace=pace,
     )
     return CherryApi(
         rest,

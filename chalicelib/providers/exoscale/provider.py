@@ -36,7 +36,7 @@ from chalicelib.providers.kit.base import (
 )
 from chalicelib.providers.kit.credential_source import SecretSource, account_digest
 from chalicelib.providers.kit.http import Http
-from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.rate_limit import CallPace, WaitLimit
 from chalicelib.providers.kit.services import OneTimeRequests
 
 
@@ -61,9 +61,7 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
         sign=lambda call: signed(call, source.current(), now()),
         secrets=lambda: (source.current().secret, source.current().key),
         explain=error_for,
-        budget=CallBudget(
-            services, lambda: cache_key("api"), settings.calls_per_second, WaitLimit()
-        ),
+        pace=CallPace(services, lambda: cache_key("api"), settings.calls_per_second, WaitLimit()),
     )
     return ExoscaleApi(
         settings.zone, settings.root, rest, cache=services.cache, key=cache_key, now=now

@@ -39,7 +39,7 @@ from chalicelib.providers.kit import price_reader
 from chalicelib.providers.kit.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.kit.credential_source import SecretSource, account_digest
 from chalicelib.providers.kit.http import LIMITS, Http, Limits
-from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.rate_limit import CallPace, WaitLimit
 from chalicelib.providers.kit.services import TtlCache
 
 
@@ -75,8 +75,8 @@ def open_api(
             account = account_digest(key.secret, key.key.reveal(), *role)
         return f"{PROVIDER}/{account}/{settings.region}/{kind}"
 
-    def call_budget(kind: str) -> CallBudget:
-        return CallBudget(services, lambda: cache_key(kind), settings.calls_per_second, limit)
+    def call_pace(kind: str) -> CallPace:
+        return CallPace(services, lambda: cache_key(kind), settings.calls_per_second, limit)
 
     def client(source: SecretSource[CceCredential], kind: str, limits: Limits = LIMITS) -> Http:
         return Http(
@@ -87,7 +87,7 @@ def open_api(
             sign=lambda call: signed(call, source.current(), now()),
             secrets=lambda: source.current().secrets,
             explain=error_for,
-            budget=call_budget(kind),
+            pace=call_pace(kind),
             limits=limits,
         )
 

@@ -63,7 +63,7 @@ _PURPOSE = "outscaler: budget of calls"
 
 
 def account_digest(secret: Secret | None, *parts: str) -> str:
-    """Return a name for what signs calls, under which their budget and cached data
+    """Return a name for what signs calls, under which their pace and cached data
     are shared: 12 hex digits.
 
     secret: the secret part of the long-lived credential; None where a cluster has none, which then

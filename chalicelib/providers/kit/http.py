@@ -48,7 +48,7 @@ from chalicelib.providers.kit.errors import (
     class_for,
     shape_error,
 )
-from chalicelib.providers.kit.rate_limit import CallBudget
+from chalicelib.providers.kit.rate_limit import CallPace
 from chalicelib.providers.kit.services import ProviderServices
 
 T = TypeVar("T")
@@ -145,7 +145,7 @@ class Http:
     called (net/vendor_hosts.py). clock: epoch seconds. source: a credential that may be replaced
     while it is in use. sign: called before every attempt, because signatures contain the time;
     returns the call to send. secrets: hidden in errors. explain: maps the vendor's own error codes
-    to errors of the tree; None if only the status is known. budget: the rate limit that all
+    to errors of the tree; None if only the status is known. pace: the rate limit that all
     functions share. monotonic: a clock in seconds that never goes back, for the total. Not
     thread-safe: each further thread uses a `clone`."""
 
@@ -159,18 +159,18 @@ class Http:
         sign: Callable[[VendorRequest], VendorRequest] = lambda call: call,
         secrets: Callable[[], tuple[Secret, ...]] = tuple,
         explain: Callable[[VendorResponse], ProviderError | None] = lambda _: None,
-        budget: CallBudget | None = None,
+        pace: CallPace | None = None,
         limits: Limits = LIMITS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._vendor, self._services, self._clock = vendor, services, clock
         self._source, self._sign, self._secrets, self._explain = source, sign, secrets, explain
-        self._budget, self._limits, self._monotonic = budget, limits, monotonic
+        self._pace, self._limits, self._monotonic = pace, limits, monotonic
         self._session: BoundedSession | None = None
 
     def clone(self) -> Http:
         """Return the same API over its own connections, for another thread. It reserves nothing.
-        Its caller has called `reserve` before, in the thread that owns the budget, and has made a
+        Its caller has called `reserve` before, in the thread that owns the pace, and has made a
         first call, so that the credential has been read."""
         client = copy(self)
         client._session = None
@@ -184,19 +184,19 @@ class Http:
 
     def announce_calls(self, calls: int) -> None:
         """Announce the number of calls that will follow soon (rate_limit.py)."""
-        if self._budget is not None:
-            self._budget.expect(calls)
+        if self._pace is not None:
+            self._pace.expect(calls)
 
     def reserve(self) -> None:
         """Wait until one call is allowed; raises Throttled."""
-        if self._budget is not None:
-            self._budget.take()
+        if self._pace is not None:
+            self._pace.take()
 
     def refused(self, seconds: float) -> None:
         """Record that the vendor throttles: pause all calls for this long
         (0: for the default pause)."""
-        if self._budget is not None:
-            self._budget.refused(seconds)
+        if self._pace is not None:
+            self._pace.refused(seconds)
 
     def send(self, request: VendorRequest, *, booked: bool = False) -> VendorResponse:
         """Return the response, with a status below 300 and not HTML. Raises ProviderError, or

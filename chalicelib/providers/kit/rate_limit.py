@@ -26,14 +26,14 @@ LONGEST_WAIT = 2.0
 
 
 class WaitLimit:
-    """The remaining seconds that one provider object may sleep, over all its budgets."""
+    """The remaining seconds that one provider object may sleep, at all its paces."""
 
     def __init__(self, seconds: float = LONGEST_WAIT) -> None:
         self.left = seconds
 
 
-class CallBudget:
-    """The call budget of one product in one region with one account, for one pass. key: identifies
+class CallPace:
+    """The pace of calls of one product in one region with one account, for one pass. key: names
     the owner of the limit, never a secret; determined at the first call (raises ProviderError).
     burst: seconds' worth of calls at once; lot: calls reserved at a time, and the minimum burst.
     For a limit of a number of calls in every second, use burst 0 and lot 1, which spaces calls
@@ -61,7 +61,7 @@ class CallBudget:
         self._expected = calls
 
     def take(self) -> None:
-        """Take one call from the budget. Raises Throttled if the wait would exceed
+        """Take one call. Raises Throttled if the wait would exceed
         the remaining time to wait."""
         if not self._reserved:
             self._reserved = self._reserve(max(self._lot, self._expected))

@@ -33,14 +33,14 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class RateLimiter(Protocol):
-    """A call budget that all functions of a deployment share."""
+    """A rate limit of calls that all functions of a deployment share."""
 
     def take(self, rate_limit: RateLimit, calls: int) -> float:
         """Reserve calls and return 0.0, or return the seconds to wait without reserving.
         Never raises: without a table there is no limit."""
 
     def hold(self, rate_limit: RateLimit, seconds: float) -> None:
-        """Pause this budget for as long as the vendor requested: no function gets a
+        """Pause these calls for as long as the vendor requested: no function gets a
         call before. Never raises."""
 
 

@@ -58,7 +58,7 @@ class HarnessCrash(BaseException):
 
 class OperationHarness:
     """sent: queued messages by due time; watches: those that look after an executor
-    (operations/claims.py). invocations: seconds of each, watches aside. at_checkpoint: an
+    (operations/executor.py). invocations: seconds of each, watches aside. at_checkpoint: an
     additional action at a checkpoint. new_store: creates another store on the same table, with
     faults for example."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.providers.kit.errors import Throttled
-from chalicelib.providers.kit.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.kit.rate_limit import CallPace, WaitLimit
 from chalicelib.providers.kit.services import ProviderServices, RateLimit, UnlimitedRateLimiter
 from tests.cases import each_row
 
@@ -34,17 +34,17 @@ def most_in_a_second(times: list[float]) -> int:
     return max(sum(start <= each < start + 1.0 - 1e-6 for each in times) for start in times)
 
 
-def taken(budget: CallBudget, bucket: Bucket, calls: int) -> list[float]:
+def taken(pace: CallPace, bucket: Bucket, calls: int) -> list[float]:
     times = []
     for _ in range(calls):
-        budget.take()
+        pace.take()
         times.append(bucket.now)
     return times
 
 
 def test_call_budget_never_exceeds_the_rate_in_any_second() -> None:
     bucket = Bucket()
-    budget = CallBudget(
+    pace = CallPace(
         ProviderServices(rate_limiter=bucket, sleep=bucket.sleep),
         lambda: "a",
         4.0,
@@ -52,8 +52,8 @@ def test_call_budget_never_exceeds_the_rate_in_any_second() -> None:
         burst=0.0,
         lot=1,
     )
-    budget.expect(30)
-    assert most_in_a_second(taken(budget, bucket, 30)) == 4
+    pace.expect(30)
+    assert most_in_a_second(taken(pace, bucket, 30)) == 4
     assert bucket.now == pytest.approx(29 / 4)
     assert {pace.burst for pace in bucket.paces} == {1}
 
@@ -61,7 +61,7 @@ def test_call_budget_never_exceeds_the_rate_in_any_second() -> None:
 def test_call_budget_with_a_burst_exceeds_the_rate_in_one_second() -> None:
     """Shows why a burst of one second's calls violates a limit on the calls in every second."""
     bucket = Bucket()
-    budget = CallBudget(
+    pace = CallPace(
         ProviderServices(rate_limiter=bucket, sleep=bucket.sleep),
         lambda: "a",
         4.0,
@@ -69,7 +69,7 @@ def test_call_budget_with_a_burst_exceeds_the_rate_in_one_second() -> None:
         burst=1.0,
         lot=1,
     )
-    assert most_in_a_second(taken(budget, bucket, 30)) > 4
+    assert most_in_a_second(taken(pace, bucket, 30)) > 4
 
 
 @each_row(("rate", "burst"), [(10.0, 200), (0.1, 10), (4.0, 80)])
@@ -77,7 +77,7 @@ def test_call_budget_default_burst_is_twenty_seconds_in_batches_of_ten(
     rate: float, burst: int
 ) -> None:
     bucket = Bucket()
-    CallBudget(
+    CallPace(
         ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", rate, WaitLimit()
     ).take()
     assert {pace.burst for pace in bucket.paces} == {burst}
@@ -86,7 +86,7 @@ def test_call_budget_default_burst_is_twenty_seconds_in_batches_of_ten(
 
 def test_call_budget_wait_limit_ends_waiting() -> None:
     bucket = Bucket()
-    budget = CallBudget(
+    pace = CallPace(
         ProviderServices(rate_limiter=bucket, sleep=bucket.sleep),
         lambda: "a",
         1.0,
@@ -95,6 +95,6 @@ def test_call_budget_wait_limit_ends_waiting() -> None:
         lot=1,
     )
     with pytest.raises(Throttled) as reported:
-        taken(budget, bucket, 30)
+        taken(pace, bucket, 30)
     assert bucket.now == pytest.approx(2.0)
     assert reported.value.retry_after == pytest.approx(1.0)

@@ -14,7 +14,7 @@ import pytest
 from chalicelib.cluster import errors
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.credentials import KubeCredential
-from chalicelib.cluster.list_page import HOSTED, ReadBounds
+from chalicelib.cluster.transport import HOSTED, ReadBounds
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from infra.emulators.tcp_servers import ByteScript, Part, drip
 from tests.cases import each_row

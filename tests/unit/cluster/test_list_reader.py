@@ -15,9 +15,9 @@ import pytest
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.cluster.errors import Expired, Unavailable
-from chalicelib.cluster.list_page import HOSTED, ReadBounds
 from chalicelib.cluster.list_reader import FIRST, ListReader
 from chalicelib.cluster.listed_resources import RESOURCES
+from chalicelib.cluster.transport import HOSTED, ReadBounds
 from chalicelib.model.errors import MemoryExceeded
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen

@@ -12,7 +12,7 @@ import pytest
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import InProgress
 from chalicelib.net.sockets import allowance
-from chalicelib.operations.claims import CLAIM, MARGIN, SHORTEST, Executor
+from chalicelib.operations.executor import CLAIM, MARGIN, SHORTEST, Executor
 from chalicelib.operations.sibling_removals import (
     CLAIMING,
     MOST,

@@ -27,7 +27,7 @@ from chalicelib.plan.scale_up.scale_up_limits import enforce_min_size
 from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import RoundRobin, SimulatedCluster, place
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.time_budget import TimeBudget
+from chalicelib.plan.state.pass_time import PassTime
 
 _SECONDS = 2.0  # for trying alternatives, where there is a clock
 _RANDOM_ORDERS = 4  # equal for the same pods
@@ -38,13 +38,13 @@ def best_attempt(
     simulated: SimulatedCluster,
     pending: PendingPods,
     seed: int,
-    budget: TimeBudget,
+    pass_time: PassTime,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> Attempt:
     """Return the plan that places the most pods, over several ways to place them on existing
     and on new nodes; the simulated cluster keeps it. removable: rows of the nodes that
     scale-down could remove."""
-    attempts = _Attempts(state, simulated, pending, seed, budget)
+    attempts = _Attempts(state, simulated, pending, seed, pass_time)
     best = attempts.make()
     if not best.planned.is_small:
         return best
@@ -69,10 +69,10 @@ class _Attempts:
         simulated: SimulatedCluster,
         pending: PendingPods,
         seed: int,
-        budget: TimeBudget,
+        pass_time: PassTime,
     ) -> None:
         self._state, self._simulated, self._pending, self._seed = state, simulated, pending, seed
-        self._budget, self._round_robin = budget, RoundRobin()
+        self._pass_time, self._round_robin = pass_time, RoundRobin()
         self.latest: Attempt | None = None
 
     def make(self, way: Way | None = None, new_nodes_way: Way | None = None) -> Attempt:
@@ -84,10 +84,10 @@ class _Attempts:
     def best_way(self, best: Attempt) -> Way | None:
         """Return the way to place pods on existing nodes with which most pods have a place,
         on the fewest new nodes."""
-        chosen, started, tried = None, self._budget.spent(), {best.existing.signature}
+        chosen, started, tried = None, self._pass_time.spent(), {best.existing.signature}
         for way in WAYS:
             is_done = not best.placement.unplaced and not best.planned.search.grown
-            if is_done or self._budget.over(started + _SECONDS):
+            if is_done or self._pass_time.over(started + _SECONDS):
                 break
             planned = self._on_existing_nodes(way)
             if planned.existing.signature in tried:  # the rest of the plan would also be the same
@@ -126,9 +126,9 @@ class _Attempts:
 
     def best_order(self, best: Attempt, way: Way | None) -> Way | None:
         """Return the order with which most pods have a place on a limited number of new nodes."""
-        chosen, started = None, self._budget.spent()
+        chosen, started = None, self._pass_time.spent()
         for order in ORDERS:
-            if not best.placement.unplaced or self._budget.over(started + _SECONDS):
+            if not best.placement.unplaced or self._pass_time.over(started + _SECONDS):
                 break
             other = self.make(way, order)
             pods, most = other.placement.pods_by_priority, best.placement.pods_by_priority
@@ -140,7 +140,7 @@ class _Attempts:
         simulated, queue = self._simulated, self._pending.queue
         simulated.reset()
         search = ScaleUpSearch(
-            self._state, simulated, expander_context(self._state, self._seed), self._budget
+            self._state, simulated, expander_context(self._state, self._seed), self._pass_time
         )
         missing = enforce_min_size(self._state, search.limiter, {})
         minimum_nodes = {

@@ -51,12 +51,12 @@ def place_on_existing_nodes(
     """Place pods on existing and upcoming nodes, before any new node is added. way: how
     pods are placed; None: on upcoming nodes those first for which they were bought,
     otherwise in the scheduler's order."""
-    simulated, budget = search.simulated, search.budget
+    simulated, pass_time = search.simulated, search.pass_time
     limit = search.state.options.pending_pods_batching_timeout
-    started = budget.spent()
+    started = pass_time.spent()
 
     def stop() -> bool:
-        return budget.over(limit)
+        return pass_time.over(limit)
 
     if way is not None:
         ordered, in_turn = way(queue, simulated, round_robin)
@@ -64,7 +64,7 @@ def place_on_existing_nodes(
         simulated.record_lateness()
     elif simulated.coming:
         orders = _Orders(search.state, simulated, queue, round_robin, stop)
-        orders.place_most(lambda: stop() or budget.over(started + _SECONDS))
+        orders.place_most(lambda: stop() or pass_time.over(started + _SECONDS))
     else:
         _place_in_order(simulated, queue, round_robin, stop)
     return ExistingPlacement(

@@ -128,7 +128,7 @@ class PlannedNodes:
 
     def out_of_time(self) -> bool:
         """Return whether the time of the estimator, or of the whole scale-up search, is over."""
-        return self.simulated.late() or self.search.budget.over(
+        return self.simulated.late() or self.search.pass_time.over(
             self.search.state.options.max_binpacking_time
         )
 

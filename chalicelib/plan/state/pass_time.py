@@ -24,10 +24,10 @@ class PlanStage(Enum):
 
 class OutOfTime(Exception):
     """A stage has not ended in its time although its searches have: what it has found is not used,
-    and the pass says so. Only TimeBudget raises it, and only `plan_cluster` catches it."""
+    and the pass says so. Only PassTime raises it, and only `plan_cluster` catches it."""
 
 
-class TimeBudget:
+class PassTime:
     """clock: monotonic seconds (time.monotonic), None: a replay, in which no time passes. within:
     seconds after which the pass must end, even if work is left."""
 

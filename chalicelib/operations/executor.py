@@ -1,4 +1,5 @@
-"""How long an executor may work on an operation, and who continues when it dies.
+"""How long an executor may work on an operation, and who continues when it dies. The claim itself
+is in store/operations.py.
 
     message ─► watches sent ─► claim ─► step ─► claim ─► step … ─► the message for the next step
                   │              └ 24 s ┘ extended before a request that it might not outlast
