@@ -9,10 +9,11 @@ prose (a text with a space in it).
 from __future__ import annotations
 
 import ast
+import copy
 import random
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def mutants_of(file: str, source: str, lines: range | None = None) -> list[Mutan
         if lines is not None and line not in lines:
             continue
         for variant in range(len(_changes(place))):
-            _, before, after, operator = _changed(source, index, variant)
+            operator, before, after = _texts(place, variant)
             if before != after:
                 found.append(
                     Mutant(
@@ -126,7 +127,12 @@ def drawn(root: Path, folders: Sequence[str], count: int, seed: int) -> list[Mut
 
 def mutated(source: str, mutant: Mutant) -> ast.Module:
     """The module with the fault in it; every line keeps its number."""
-    return _changed(source, mutant.node, mutant.variant)[0]
+    places = _places(source)
+    _, change = _changes(places[mutant.node])[mutant.variant]
+    change()
+    tree = places[0].node
+    assert isinstance(tree, ast.Module)
+    return ast.fix_missing_locations(tree)
 
 
 def equivalents(path: Path) -> dict[tuple[str, ...], str]:
@@ -192,25 +198,38 @@ def _is_skipped(node: ast.AST) -> bool:
     return False
 
 
-def _changed(source: str, index: int, variant: int) -> tuple[ast.Module, str, str, str]:
-    """The changed tree, the text around the place before and after, and the operator."""
-    places = _places(source)
-    place = places[index]
-    operator, change = _changes(place)[variant]
-    shown: ast.AST = place.node
-    if isinstance(shown, ast.Constant) and isinstance(place.parent, ast.expr | ast.keyword):
-        shown = place.parent
-    if isinstance(shown, ast.If | ast.While):  # the condition, without the block
-        head = ast.unparse(shown.test)
-        change()
-        after = ast.unparse(shown.test)
+def _texts(place: _Place, variant: int) -> tuple[str, str, str]:
+    """The operator, and the text around the place before and after. The tree stays as it is: the
+    change is made in a copy of what is shown."""
+    copied = _copied(place)
+    operator, change = _changes(copied)[variant]
+    shown = copied.node
+    if isinstance(shown, ast.Constant) and isinstance(copied.parent, ast.expr | ast.keyword):
+        shown = copied.parent
+    before = _unparsed(shown)
+    if operator == "removed call":
+        after = "nothing"
     else:
-        head = ast.unparse(shown)
         change()
-        after = "nothing" if operator == "removed call" else ast.unparse(shown)
-    tree = places[0].node
-    assert isinstance(tree, ast.Module)
-    return ast.fix_missing_locations(tree), _short(head, after), _short(after, head), operator
+        after = _unparsed(shown)
+    return operator, _short(before, after), _short(after, before)
+
+
+def _copied(place: _Place) -> _Place:
+    """The place in a tree of its own, as far as changes and texts reach."""
+    node, parent = place.node, place.parent
+    if isinstance(node, ast.If | ast.While):  # a change replaces the condition
+        return replace(place, node=copy.copy(node))
+    if isinstance(node, ast.Constant) and isinstance(parent, ast.expr | ast.keyword):
+        copies: dict[int, Any] = {}
+        parent = copy.deepcopy(parent, copies)
+        return replace(place, node=copies[id(node)], parent=parent)
+    return replace(place, node=copy.deepcopy(node))
+
+
+def _unparsed(shown: ast.AST) -> str:
+    """The text of a node; of a block with a condition, the condition."""
+    return ast.unparse(shown.test if isinstance(shown, ast.If | ast.While) else shown)
 
 
 def _short(text: str, other: str) -> str:
