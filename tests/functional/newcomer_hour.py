@@ -128,10 +128,10 @@ class Hour:
         )
 
     def pass_time(self) -> None:
-        """Two hours with more and fewer pods, in which Cluster Autoscaler acts."""
+        """An hour with more and fewer pods, in which Cluster Autoscaler acts."""
         for replicas in (12, 2, 14, 1):
             self.scale("checkout", replicas)
-            self.world.step(30 * 60)
+            self.world.step(15 * 60)
 
     def scale(self, name: str, replicas: int, namespace: str = "default") -> None:
         """Change the number of replicas of a Deployment, as `kubectl scale` does."""
@@ -247,7 +247,7 @@ STEPS = (
         Hour.store_secret,
     ),
     HourStep(
-        "Two hours later, with more and fewer pods in between: what Cluster Autoscaler did, and "
+        "An hour later, with more and fewer pods in between: what Cluster Autoscaler did, and "
         "what Outscaler would "
         "have done. For a decision the gate wants a week.",
         "outscaler shadow shop",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from infra.emulators.moto_gaps import event_sources, rest_apis, stack_resources, stacks
+from infra.emulators.moto_gaps import answers, event_sources, rest_apis, stack_resources, stacks
 
 
 @cache
 def close() -> None:
     """Install the replacements, once per process."""
-    for piece in (rest_apis, event_sources, stack_resources, stacks):
+    for piece in (answers, rest_apis, event_sources, stack_resources, stacks):
         piece.install()
