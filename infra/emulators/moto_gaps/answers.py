@@ -18,7 +18,7 @@ from moto.core.serialize import (
     ResponseSerializer,
 )
 
-from infra.emulators.moto_gaps.stacks import replace
+from infra.emulators.moto_gaps.stacks import original, replace
 
 _NAMES = "_names_in_a_dict"
 _PATHS = ("a name is a path to the value",)
@@ -40,7 +40,8 @@ def install() -> None:
         return None
 
     replace(ResponseSerializer, get_value=get_value)
-    replace(responses, method_names_from_class=cache(responses.method_names_from_class))
+    listed = original(responses, "method_names_from_class")
+    replace(responses, method_names_from_class=cache(listed))
 
 
 def _names(picker: AttributePicker, key: str, shape: Any) -> tuple[str, ...]:
