@@ -98,10 +98,6 @@ class Narrator:
     def heard(self, result: Result, event: Json) -> None:
         self._results.put((result, event))
 
-    @property
-    def has_heard(self) -> bool:
-        return not self._results.empty()
-
     def new_chapter(self) -> None:
         self._woken_told = self._cooldown_told = False
 

@@ -28,7 +28,7 @@ ACT, ACT_BURST, ACT_SKS, ACT_METAL = (
 )
 ACT_CCE = "act_huaweicloud"
 LOOK_EVERY = 0.15  # wall seconds
-NARRATE_EVERY = 0.4  # wall seconds; higher because reading the table is expensive
+NARRATE_EVERY = 1.0  # wall seconds; higher because reading the table is expensive
 BEFORE_NIGHT = 150.0  # virtual seconds from the end of the jump to the opening of the window
 # virtual seconds without a pass before the cron rule is due, and the maximum after it
 BEFORE, WAIT = 30.0, 120.0
@@ -93,7 +93,7 @@ def _play_on(stage: DemoStage, chapter: Chapter, began: float) -> bool:
         virtual, wall = stage.elapsed()
         with stage.emulation.clock.working():
             stage.watcher.look()
-            if wall - told >= NARRATE_EVERY or stage.narrator.has_heard:
+            if wall - told >= NARRATE_EVERY:
                 told = wall
                 stage.narrator.look()
                 stage.account.status(_status(stage))
