@@ -124,6 +124,8 @@ class SimulatedCluster:
         self._leaving: Bools = np.zeros(len(table), dtype=np.bool_)
         self._removed: Bools = np.zeros(len(table), dtype=np.bool_)
         self._log: list[Put] = []
+        #: The number of entries of the log that are summed up, and what stands after them.
+        self._standing: tuple[int, Placements] = 0, {}
 
     def static(self, cls: int) -> Bools:
         """Return the rows that a class may use by the constant predicates, closed rows included."""
@@ -361,21 +363,16 @@ class SimulatedCluster:
         for cls, rows, counts in reversed(self._log[mark:]):
             self.place(cls, rows, -counts)
         del self._log[mark:]
+        if mark < self._standing[0]:
+            self._standing = 0, {}
 
     def standing(self) -> Placements:
         """Return what was placed in this pass: class -> (rows, pods on each), rows in order."""
-        standing: Placements = {}
-        by_class: dict[int, list[tuple[Ints, Ints]]] = {}
-        for cls, rows, counts in self._log:
-            by_class.setdefault(cls, []).append((rows, counts))
-        for cls in sorted(by_class):
-            all_rows = np.concatenate([rows for rows, _ in by_class[cls]])
-            counts = np.concatenate([counts for _, counts in by_class[cls]])
-            sums = np.bincount(all_rows, weights=counts).astype(np.int64)
-            rows = sums.nonzero()[0]
-            if len(rows):
-                standing[cls] = (rows, sums[rows])
-        return standing
+        count, standing = self._standing
+        if count < len(self._log):
+            standing = _after(standing, self._log[count:])
+            self._standing = len(self._log), standing
+        return dict(standing)
 
     def put_all(self, standing: Placements) -> None:
         """Place pods until the given placements exist; pods already placed are not placed again."""
@@ -483,6 +480,24 @@ class SimulatedCluster:
         changing the row's room."""
         if self.counting.add_one(row, cls, count):
             self.rows.forget()
+
+
+def _after(standing: Placements, puts: Sequence[Put]) -> Placements:
+    """Return what stands after more placements and removals; classes and rows in order."""
+    parts: dict[int, list[tuple[Ints, Ints]]] = {}
+    for cls, rows, counts in puts:
+        parts.setdefault(cls, []).append((rows, counts))
+    changed = dict(standing)
+    for cls, added in parts.items():
+        before = changed.pop(cls, None)
+        summed = added if before is None else [before, *added]
+        all_rows = np.concatenate([rows for rows, _ in summed])
+        counts = np.concatenate([counts for _, counts in summed])
+        sums = np.bincount(all_rows, weights=counts).astype(np.int64)
+        occupied = sums.nonzero()[0]
+        if len(occupied):
+            changed[cls] = (occupied, sums[occupied])
+    return {cls: changed[cls] for cls in sorted(changed)}
 
 
 def renamed(node: Node, names: Sequence[str]) -> list[Node]:
