@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.listing import Column, Kind
+from chalicelib.cli.listing import Column, TableKind
 from chalicelib.cli.output import Styled, local_time
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason, ReasonCode
@@ -110,7 +110,7 @@ def _cluster_data(row: ClusterRow) -> dict[str, Any]:
     return {name: value for name, value in as_json(row).items() if name != "isBraked"}
 
 
-CLUSTERS = Kind[ClusterRow](
+CLUSTERS = TableKind[ClusterRow](
     word="cluster",
     name=lambda row: row.name,
     data=_cluster_data,
@@ -178,7 +178,7 @@ def _price_cell(row: GroupRow) -> str:
     return price_words(row.price, row.currency, row.price_source, row.price_date, row.no_price)
 
 
-GROUPS = Kind[GroupRow](
+GROUPS = TableKind[GroupRow](
     word="group",
     data=lambda row: group_data(row, as_json(row.remembered)),
     name=lambda row: row.name,
@@ -293,7 +293,7 @@ def _due(row: NodeRow) -> tuple[str, ...]:
     return row.lifecycle.why.value, due_words(row.lifecycle.why)
 
 
-NODES = Kind[NodeRow](
+NODES = TableKind[NodeRow](
     word="node",
     name=lambda row: row.node,
     data=_node_data,
@@ -399,7 +399,7 @@ def _why_pod(pod: WaitingPod) -> str:
     return f"{shown} and {more} more groups" if more > 0 else shown
 
 
-PODS = Kind[WaitingPod](
+PODS = TableKind[WaitingPod](
     word="pod",
     name=lambda pod: pod.view.pod,
     aliases=lambda pod: (pod.view.pod.partition("/")[2],),
@@ -425,7 +425,7 @@ PODS = Kind[WaitingPod](
 
 # -- operations and claims
 
-OPERATIONS = Kind[OperationView](
+OPERATIONS = TableKind[OperationView](
     word="operation",
     data=as_json,
     name=lambda view: view.id,
@@ -466,7 +466,7 @@ def _claim_data(claim: OwnershipClaim) -> dict[str, Any]:
     }
 
 
-CLAIMS = Kind[OwnershipClaim](
+CLAIMS = TableKind[OwnershipClaim](
     word="claim",
     name=lambda claim: claim.key,
     aliases=lambda claim: (claim.owner,),

@@ -55,7 +55,7 @@ class Row(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
-class Kind(msgspec.Struct, Generic[Of], frozen=True):
+class TableKind(msgspec.Struct, Generic[Of], frozen=True):
     """What can be listed. word: for one of it. empty: the line in place of a table without rows.
     name, data, aliases: of a row."""
 
@@ -97,7 +97,7 @@ class Listing(msgspec.Struct, frozen=True):
     """Rows of one kind. before: lines above the table. empty: in place of a table without rows.
     document: makes the JSON of the rows' data."""
 
-    kind: Kind[Any]
+    kind: TableKind[Any]
     rows: tuple[Row, ...]
     before: tuple[str, ...] = ()
     empty: str = ""

@@ -21,7 +21,7 @@ from chalicelib.cli.columns import (
     WaitingPod,
 )
 from chalicelib.cli.deployment_settings import known_settings
-from chalicelib.cli.listing import Kind, Listing
+from chalicelib.cli.listing import Listing, TableKind
 from chalicelib.cli.output import local_time, warn, with_local_times
 from chalicelib.cli.store_access import load_decision, not_moved
 from chalicelib.journal import carry_over
@@ -254,7 +254,7 @@ def pods(cluster: StoredCluster) -> Listing:
 
 
 def _of_decision(
-    kind: Kind[Any], items: Sequence[Any], cluster: StoredCluster, key: str
+    kind: TableKind[Any], items: Sequence[Any], cluster: StoredCluster, key: str
 ) -> Listing:
     """Return what the last decision says of objects. key: of them in the JSON."""
     now = cluster.now

@@ -319,20 +319,20 @@ def group_rows(
 
 
 class _GroupFacts(msgspec.Struct, frozen=True):
-    """What is known of one group. stored: what is remembered, None for nothing. decided_at: of
+    """What is known of one group. stored_memory: None where nothing is remembered. decided_at: of
     the decision (epoch seconds). unread: why the last pass could not read it."""
 
     group: str
     overview: GroupOverview
     verdict: GroupVerdict | None
-    stored: GroupMemory | None
+    stored_memory: GroupMemory | None
     operations: tuple[Operation, ...]
     decided_at: float
     unread: str
 
     @property
     def memory(self) -> GroupMemory:
-        return self.stored or GroupMemory()
+        return self.stored_memory or GroupMemory()
 
     def operations_of(self, kind: OperationKind) -> list[Operation]:
         return [operation for operation in self.operations if operation.spec.kind is kind]
@@ -408,7 +408,7 @@ def _due(plan: Plan | None, overview: ClusterOverview) -> dict[str, dict[str, in
 
 def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> GroupRow:
     overview, verdict = group.overview, group.verdict
-    memory = group.stored or GroupMemory(target=group.target)
+    memory = group.stored_memory or GroupMemory(target=group.target)
     remembered = group_view(group.group, memory, context.now)
     return GroupRow(
         group=group.group,

@@ -17,7 +17,7 @@ import yaml
 
 from chalicelib.cli.columns import age
 from chalicelib.cli.commands import get
-from chalicelib.cli.listing import Column, Kind, Listing
+from chalicelib.cli.listing import Column, Listing, TableKind
 from chalicelib.cli.main import main
 from chalicelib.journal import carry_over
 from chalicelib.journal.carry_over import CarryOver
@@ -638,7 +638,7 @@ def test_selection_without_a_row_says_so(store: Store, capsys: Said) -> None:
 # -- changed rows ----------------------------------------------------------------------------------
 
 
-STATES = Kind[tuple[str, str]](
+STATES = TableKind[tuple[str, str]](
     word="node",
     name=lambda item: item[0],
     data=lambda item: {"name": item[0], "state": item[1]},

@@ -18,7 +18,7 @@ import msgspec
 from chalicelib.cli import stored_rows
 from chalicelib.cli.arguments import duration, not_one_of, unknown
 from chalicelib.cli.columns import GROUPS, NODES
-from chalicelib.cli.listing import Kind, Listing, Row
+from chalicelib.cli.listing import Listing, Row, TableKind
 from chalicelib.cli.output import emit, one_line, row_line, warn, with_local_times
 from chalicelib.cli.store_access import add_table_argument, only_cluster, open_store, stored_policy
 from chalicelib.cli.stored_rows import StoredCluster
@@ -231,7 +231,7 @@ def _show_policy(store: Store, cluster: str, output: str) -> None:
 # -- -l
 
 
-def selected(rows: Sequence[Row], selector: str, kind: Kind[Any]) -> tuple[Row, ...]:
+def selected(rows: Sequence[Row], selector: str, kind: TableKind[Any]) -> tuple[Row, ...]:
     """Return the rows that a label selector such as `provider=exoscale,state!=steady` selects.
     Raises BadInput for a key that these rows do not have."""
     for part in filter(None, selector.split(",")):
