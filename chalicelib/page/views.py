@@ -212,7 +212,7 @@ def costs(details: ClusterDetails) -> CostRows | None:
 
 
 def _price_parts(bill: BillView) -> tuple[tuple[str, float], ...]:
-    amounts = ((title, getattr(bill.per_hour, name)) for name, title in PARTS.items())
+    amounts = ((title, getattr(bill.parts, name)) for name, title in PARTS.items())
     return tuple((title, amount) for title, amount in amounts if amount)
 
 

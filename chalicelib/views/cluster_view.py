@@ -9,10 +9,11 @@ own view of the same rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from chalicelib.model.cluster_bill import MILLION
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.memory import (
     PRIOR_HOURS,
@@ -43,10 +44,32 @@ class Instant(float):
     """Epoch seconds, 0.0 for never."""
 
 
+class Money(float):
+    """An amount in units of its currency, made from millionths."""
+
+    def __new__(cls, millionths: int) -> Money:
+        """Return the amount."""
+        return super().__new__(cls, millionths / MILLION)
+
+
+View = TypeVar("View", bound=msgspec.Struct)
+
+
+def view_of(value: msgspec.Struct, kind: type[View]) -> View:
+    """Return a view of a value: each of its fields is the value's attribute of the same name."""
+    return msgspec.convert(
+        value, kind, from_attributes=True, dec_hook=lambda form, part: form(part)
+    )
+
+
 def as_json(view: msgspec.Struct) -> dict[str, Any]:
     """Return a view under its stable keys."""
-    data: dict[str, Any] = msgspec.to_builtins(view, enc_hook=instant)
+    data: dict[str, Any] = msgspec.to_builtins(view, enc_hook=_written)
     return data
+
+
+def _written(value: float) -> str | float | None:
+    return instant(value) if isinstance(value, Instant) else float(value)
 
 
 def instant(at: float) -> str | None:
@@ -346,11 +369,7 @@ class NoticeView(msgspec.Struct, frozen=True, rename="camel"):
 
 def notice_view(notice: InterruptionNotice | None) -> NoticeView | None:
     """Return a notice, None where there is none."""
-    return (
-        NoticeView(Instant(notice.seen_at), Instant(notice.leaves_at))
-        if notice is not None
-        else None
-    )
+    return view_of(notice, NoticeView) if notice is not None else None
 
 
 class GroupView(msgspec.Struct, frozen=True, rename="camel"):
@@ -473,7 +492,7 @@ def operation_view(operation: Operation) -> OperationView:
 class PauseView(msgspec.Struct, frozen=True):
     """A pause that is in force. group: "" for the whole cluster."""
 
-    part: str
+    part: PausedPart
     group: str
     since: Instant
     until: Instant
@@ -499,14 +518,7 @@ class PauseView(msgspec.Struct, frozen=True):
 
 def pause_view(pause: Pause) -> PauseView:
     """Return a pause that is in force."""
-    return PauseView(
-        pause.part.value,
-        pause.group,
-        Instant(pause.since),
-        Instant(pause.until),
-        pause.by,
-        pause.reason,
-    )
+    return view_of(pause, PauseView)
 
 
 class RemovedView(msgspec.Struct, frozen=True):

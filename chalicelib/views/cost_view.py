@@ -7,23 +7,14 @@ page render the same values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from chalicelib.model.cluster_bill import (
-    MILLION,
-    Bill,
-    ClusterBill,
-    CostParts,
-    MachineCost,
-    Savings,
-    SpotCost,
-    WorkloadCost,
-)
+from chalicelib.model.cluster_bill import Bill, ClusterBill
 from chalicelib.model.plan import Move, Plan
 from chalicelib.reasons.words import counted, some
-from chalicelib.views.cluster_view import Instant
+from chalicelib.views.cluster_view import Instant, Money, view_of
 
 BEST_MOVES = 3
 MACHINES_ONLY = "Machines only: without disks, load balancers, traffic and the vendor's fees."
@@ -41,13 +32,13 @@ PARTS = {
 class PartsView(msgspec.Struct, frozen=True):
     """model/cluster_bill.CostParts."""
 
-    paid: float
-    workload: float
-    daemonsets: float = msgspec.field(name="daemonSets")
-    overhead: float
-    wanted: float
-    avoidable: float
-    unusable: float
+    paid: Money
+    workload: Money
+    daemonsets: Money = msgspec.field(name="daemonSets")
+    overhead: Money
+    wanted: Money
+    avoidable: Money
+    unusable: Money
 
 
 class MachinesView(msgspec.Struct, frozen=True, rename="camel"):
@@ -55,7 +46,7 @@ class MachinesView(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str
     machines: int
-    per_hour: PartsView
+    parts: PartsView = msgspec.field(name="perHour")
 
 
 class WorkloadView(msgspec.Struct, frozen=True):
@@ -63,8 +54,8 @@ class WorkloadView(msgspec.Struct, frozen=True):
 
     name: str
     names: int
-    workload: float
-    idle: float
+    workload: Money
+    idle: Money
 
 
 class SpotCostView(msgspec.Struct, frozen=True, rename="camel"):
@@ -72,9 +63,9 @@ class SpotCostView(msgspec.Struct, frozen=True, rename="camel"):
 
     nodes: int
     compared: int
-    saved: float
-    fallback_nodes: int
-    premium: float
+    saved: Money
+    fallback: int = msgspec.field(name="fallbackNodes")
+    premium: Money
 
     @property
     def words(self) -> tuple[tuple[str, float], ...]:
@@ -86,20 +77,20 @@ class SpotCostView(msgspec.Struct, frozen=True, rename="camel"):
             else ""
         )
         saved = f"saved by {counted(self.nodes, 'spot node')}{part}"
-        fallback = counted(self.fallback_nodes, "node")
+        fallback = counted(self.fallback, "node")
         more = f"more for {fallback} bought on demand in place of spot"
-        return ((saved, self.saved), *([(more, self.premium)] if self.fallback_nodes else []))
+        return ((saved, self.saved), *([(more, self.premium)] if self.fallback else []))
 
 
 class BillView(msgspec.Struct, frozen=True, rename="camel"):
-    """The bill in one currency. lower_bound, efficiency: None if unknown. spot:
-    None without spot groups."""
+    """The bill in one currency. bound, efficiency: None if unknown. spot: None without
+    spot groups."""
 
     currency: str
-    per_hour: PartsView
-    lower_bound: float | None
+    parts: PartsView = msgspec.field(name="perHour")
+    bound: Money | None = msgspec.field(name="lowerBound")
     efficiency: float | None
-    overcommitted_nodes: int
+    overcommitted: int = msgspec.field(name="overcommittedNodes")
     groups: tuple[MachinesView, ...]
     pools: tuple[MachinesView, ...]
     namespaces: tuple[WorkloadView, ...]
@@ -112,10 +103,10 @@ class SavingsView(msgspec.Struct, frozen=True, rename="camel"):
     first of the month (UTC)."""
 
     currency: str
-    per_hour: float
-    today: float
-    seven_days: float
-    month: float
+    rate: Money = msgspec.field(name="perHour")
+    today: Money
+    week: Money = msgspec.field(name="sevenDays")
+    month: Money
 
 
 class CostView(msgspec.Struct, frozen=True, rename="camel"):
@@ -137,20 +128,9 @@ def cost_view(bill: ClusterBill, plan: Plan | None) -> CostView:
         Instant(bill.at),
         tuple(map(_bill, bill.bills)),
         bill.unpriced,
-        savings_views(bill.savings),
+        tuple(view_of(sums, SavingsView) for sums in bill.savings),
         Instant(bill.savings_at),
         best_moves(plan),
-    )
-
-
-def savings_views(savings: Sequence[Savings]) -> tuple[SavingsView, ...]:
-    """Return the savings by currency."""
-    return tuple(
-        SavingsView(
-            sums.currency,
-            *(_money(amount) for amount in (sums.rate, sums.today, sums.week, sums.month)),
-        )
-        for sums in savings
     )
 
 
@@ -173,38 +153,7 @@ def move_text(move: Move, names: Mapping[str, str]) -> str:
 
 
 def _bill(bill: Bill) -> BillView:
-    efficiency = bill.efficiency
-    return BillView(
-        bill.currency,
-        _parts(bill.parts),
-        _money(bill.bound) if bill.bound >= 0 else None,
-        round(efficiency, 4) if efficiency is not None else None,
-        bill.overcommitted,
-        tuple(map(_machines, bill.groups)),
-        tuple(map(_machines, bill.pools)),
-        tuple(map(_workload, bill.namespaces)),
-        tuple(map(_workload, bill.owners)),
-        _spot(bill.spot) if bill.spot is not None else None,
-    )
-
-
-def _spot(cost: SpotCost) -> SpotCostView:
-    return SpotCostView(
-        cost.nodes, cost.compared, _money(cost.saved), cost.fallback, _money(cost.premium)
-    )
-
-
-def _parts(parts: CostParts) -> PartsView:
-    return PartsView(*map(_money, msgspec.structs.astuple(parts)))
-
-
-def _machines(cost: MachineCost) -> MachinesView:
-    return MachinesView(cost.name, cost.machines, _parts(cost.parts))
-
-
-def _workload(cost: WorkloadCost) -> WorkloadView:
-    return WorkloadView(cost.name, cost.names, _money(cost.workload), _money(cost.idle))
-
-
-def _money(millionths: int) -> float:
-    return millionths / MILLION
+    view = view_of(bill, BillView)
+    bound = view.bound if bill.bound >= 0 else None
+    efficiency = round(bill.efficiency, 4) if bill.efficiency is not None else None
+    return msgspec.structs.replace(view, bound=bound, efficiency=efficiency)

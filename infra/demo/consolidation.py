@@ -76,20 +76,20 @@ def bill_lines(bill: ClusterBill, short: Callable[[str], str]) -> Iterator[str]:
     for own in cost_view(bill, None).bills:
         machines = count(sum(row.machines for row in own.groups), "machine")
         yield (
-            f"outscaler cost: {own.per_hour.paid:.2f} {own.currency} per hour for {machines}: "
+            f"outscaler cost: {own.parts.paid:.2f} {own.currency} per hour for {machines}: "
             f"{_parts(own)}"
         )
-        groups = (f"{short(row.name)} {row.per_hour.paid:.2f}" for row in own.groups)
+        groups = (f"{short(row.name)} {row.parts.paid:.2f}" for row in own.groups)
         yield f"outscaler cost: by group {', '.join(groups)}"
-        if own.lower_bound is not None and own.efficiency is not None:
+        if own.bound is not None and own.efficiency is not None:
             yield (
-                f"outscaler cost: these pods need at least {own.lower_bound:.2f}, "
+                f"outscaler cost: these pods need at least {own.bound:.2f}, "
                 f"{own.efficiency:.0%} of the price"
             )
 
 
 def _parts(bill: BillView) -> str:
-    amounts = ((words, getattr(bill.per_hour, name)) for name, words in PARTS.items())
+    amounts = ((words, getattr(bill.parts, name)) for name, words in PARTS.items())
     return "; ".join(f"{words} {amount:.2f}" for words, amount in amounts if amount >= 0.005)
 
 

@@ -293,6 +293,13 @@ NAMES = {
     "OperationView.to_size": "to",
     "ClusterRow.mode_word": "mode",
     "PartsView.daemonsets": "daemonSets",
+    "MachinesView.parts": "perHour",
+    "SpotCostView.fallback": "fallbackNodes",
+    "BillView.parts": "perHour",
+    "BillView.bound": "lowerBound",
+    "BillView.overcommitted": "overcommittedNodes",
+    "SavingsView.rate": "perHour",
+    "SavingsView.week": "sevenDays",
     "Annotations.safe_to_evict": "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "Annotations.safe_local_volumes": (
         "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"

@@ -217,7 +217,7 @@ def _blocks(
         )
         machines = counted(sum(row.machines for row in bill.groups), "machine")
         total = (
-            f"{args.name}: {_money(bill.per_hour.paid, bill.currency)} per hour for "
+            f"{args.name}: {_money(bill.parts.paid, bill.currency)} per hour for "
             f"{machines}{unpriced}"
         )
         yield with_local_times(f"{total} ({format_time(view.at)})", now, sys.stdout)
@@ -230,16 +230,16 @@ def _blocks(
             yield f"Spot, per hour: {', '.join(amounts)}"
         for key in _TABLES if args.output == "wide" else (args.by,):
             yield _costs(bill, key, names)
-        if bill.overcommitted_nodes:
-            count = counted(bill.overcommitted_nodes, "node")
+        if bill.overcommitted:
+            count = counted(bill.overcommitted, "node")
             yield f"The pods of {count} request more than there is; they count as what there is."
     for saved in view.savings:
         own = days.get(saved.currency, 0.0)
         span = f"{_money(own, '')} in {counted(args.days, 'day')}, " if args.days else ""
         yield (
-            f"Saved: {_money(saved.per_hour, saved.currency)} per hour now, "
+            f"Saved: {_money(saved.rate, saved.currency)} per hour now, "
             f"{_money(saved.today, '')} today, {span}"
-            f"{_money(saved.seven_days, '')} in 7 days, {_money(saved.month, '')} this month (UTC)"
+            f"{_money(saved.week, '')} in 7 days, {_money(saved.month, '')} this month (UTC)"
         )
     rows = tuple(
         (move_text(move, names), _money(move.saves, move.currency), f"{move.score:.2f}", move.state)
@@ -255,20 +255,20 @@ def _blocks(
 
 
 def _parts(bill: BillView) -> Table:
-    parts = {name: getattr(bill.per_hour, name) for name in PARTS}
+    parts = {name: getattr(bill.parts, name) for name in PARTS}
     rows = tuple(
-        (PARTS[name], _money(amount), _percent(amount, bill.per_hour.paid))
+        (PARTS[name], _money(amount), _percent(amount, bill.parts.paid))
         for name, amount in parts.items()
     )
     return Table(("what for", "per hour", "share"), rows, right=frozenset({1, 2}))
 
 
 def _bound(bill: BillView) -> str:
-    if bill.lower_bound is None or bill.efficiency is None:
+    if bill.bound is None or bill.efficiency is None:
         return "Lower bound: unknown"
-    away = _money(bill.per_hour.paid - bill.lower_bound, bill.currency)
+    away = _money(bill.parts.paid - bill.bound, bill.currency)
     return (
-        f"Lower bound: {_money(bill.lower_bound, bill.currency)}, {bill.efficiency:.1%} of the "
+        f"Lower bound: {_money(bill.bound, bill.currency)}, {bill.efficiency:.1%} of the "
         "price; "
         f"no choice of nodes for these pods saves more than {away}"
     )
@@ -294,12 +294,12 @@ def _costs(bill: BillView, key: str, names: Mapping[str, str]) -> Table:
                 *(
                     _money(amount)
                     for amount in (
-                        row.per_hour.paid,
-                        row.per_hour.workload,
-                        row.per_hour.daemonsets + row.per_hour.overhead,
-                        row.per_hour.wanted,
-                        row.per_hour.avoidable,
-                        row.per_hour.unusable,
+                        row.parts.paid,
+                        row.parts.workload,
+                        row.parts.daemonsets + row.parts.overhead,
+                        row.parts.wanted,
+                        row.parts.avoidable,
+                        row.parts.unusable,
                     )
                 ),
             )
@@ -307,7 +307,7 @@ def _costs(bill: BillView, key: str, names: Mapping[str, str]) -> Table:
         )
         return Table(columns, rows, right=frozenset(range(1, len(columns))))
     workloads = bill.namespaces if key == "namespace" else bill.owners
-    total = bill.per_hour.paid
+    total = bill.parts.paid
     return Table(
         (key, "per hour", "share", "idle"),
         tuple(
