@@ -134,7 +134,7 @@ def test_missing_name_in_a_document_is_found(name: str) -> None:
         "python -m infra.demo.drains",
         "MaxDisruption",
         "https://example.org/a/b.py",
-        "tests/providers/<name>/fixtures.py",
+        "tests/providers/<name>/fixture.py",
     ],
 )
 def test_existing_or_foreign_name_in_a_document_is_accepted(code: str) -> None:

@@ -28,8 +28,7 @@ from infra.emulators.alicloud.models import GONE_SOON, AlicloudDurations, Aliclo
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from infra.emulators.vendor_common.server import Scripted
-from tests.providers.alicloud.fixture import AlicloudBench
-from tests.providers.alicloud.fixtures import order
+from tests.providers.alicloud.fixture import AlicloudBench, order
 from tests.providers.emulated import OPENED, changed
 
 REGION, GROUP = "cn-hangzhou", "asg-1"

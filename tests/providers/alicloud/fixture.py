@@ -9,10 +9,14 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.errors import Conflict, Throttled, Transient
 from chalicelib.providers.kit.services import Cache, NullCache, ProviderServices
 from infra.emulators.alicloud.account import REGION, AlicloudCloud
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
@@ -33,6 +37,7 @@ from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.operations import ask, new_operation
 from tests.providers.suite.kubelets import Kubelets
 from tests.providers.suite.provider_fixture import Misfortune, Trouble
 from tests.providers.suite.shared_services import shared
@@ -41,6 +46,7 @@ from tests.providers.suite.workload import Workload, ready_node
 START = 1_800_000_000.0
 SECRET = "outscaler/alicloud/credentials"
 _CHECK = 7200.0  # ESS retries only long after a test is over
+_MOST = 60  # steps of an operation
 _FAULTS = {
     Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
     Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
@@ -313,3 +319,56 @@ class AlicloudBench:
     def _sleep(self, seconds: float) -> None:
         self._slept += seconds
         self.clock.advance(seconds)
+
+
+def order(
+    bench: AlicloudBench,
+    kind: OperationKind,
+    group: str,
+    start: int,
+    end: int,
+    *handles: str,
+    op: str = "op-0123456789abcdef",
+) -> Operation:
+    """Builds an operation. handles: the instances to remove."""
+    nodes = {node.name for node in bench.nodes()}
+    targets = tuple(
+        RemovalTarget(each if each in nodes else "", f"cn-hangzhou.{each}", each)
+        for each in handles
+    )
+    now = bench.now()
+    return new_operation(
+        id=op,
+        cluster="ours",
+        provider="alicloud",
+        group=group,
+        kind=kind,
+        plan="plan",
+        created_at=now,
+        from_size=start,
+        to_size=end,
+        due_at=now,
+        deadline=now + 7200.0,
+        targets=targets,
+    )
+
+
+def drive(bench: AlicloudBench, operation: Operation) -> Outcome:
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start.
+    Temporary errors are retried after ten seconds."""
+    for _ in range(_MOST):
+        try:
+            outcome = ask(bench.provider(), operation)
+        except (Conflict, Throttled, Transient) as error:
+            bench.settle(max(10.0, error.retry_after))
+            continue
+        if not isinstance(outcome, InProgress):
+            return outcome
+        operation = operation.with_status(step=outcome.step, data=outcome.data)
+        bench.settle(max(1.0, outcome.after))
+    raise AssertionError(f"not over after {_MOST} steps: {outcome}")
+
+
+def seen(bench: AlicloudBench, group: str) -> NodeGroup:
+    """Returns the group as the next reconcile pass reads it."""
+    return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]

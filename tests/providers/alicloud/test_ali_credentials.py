@@ -15,8 +15,7 @@ from chalicelib.providers.alicloud.credentials import of_this_process
 from chalicelib.providers.kit.errors import ProviderError, Unauthorized
 from infra.emulators.alicloud.iam import Role
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.alicloud.fixture import SECRET, AlicloudBench
-from tests.providers.alicloud.fixtures import seen
+from tests.providers.alicloud.fixture import SECRET, AlicloudBench, seen
 
 PROVIDER_ARN = "acs:ram::1000000000000001:oidc-provider/outscaler"
 ROLE_ARN = "acs:ram::1000000000000001:role/outscaler"

@@ -13,6 +13,7 @@ from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptio
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.amounts import examples
 
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -92,7 +93,8 @@ def test_alicloud_world_stockout_buys_second_choice_and_scales_down_again(
     assert refusals <= {"ScalingActivityInProgress"}
 
 
-@pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:claimed"])
+@pytest.mark.more
+@pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:claimed"][: examples(1, 3)])
 def test_alicloud_world_dying_functions_and_lagging_lists_buy_exactly_the_need(place: str) -> None:
     account = AlicloudAccount(ways=AlicloudRegistrationOptions(boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:

@@ -22,8 +22,7 @@ from infra.emulators.alicloud.iam import Policy, Role, read_policy
 from infra.emulators.alicloud.models import NO_STOCK, AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.operations import ask
-from tests.providers.alicloud.fixture import AlicloudBench
-from tests.providers.alicloud.fixtures import drive, order, seen
+from tests.providers.alicloud.fixture import AlicloudBench, drive, order, seen
 
 FOLDER = Path(__file__).parents[3] / "infra" / "alicloud"
 ROLE_ARN = "acs:ram::1000000000000001:role/outscaler"

@@ -12,8 +12,7 @@ import pytest
 from chalicelib.model.group import NodeGroup
 from infra.emulators.alicloud.iam import read_policy
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.alicloud.fixture import START, AlicloudBench
-from tests.providers.alicloud.fixtures import seen
+from tests.providers.alicloud.fixture import START, AlicloudBench, seen
 from tests.providers.alicloud.test_ali_permissions import FOLDER
 from tests.providers.cherryservers.fixture import MemoryCache
 

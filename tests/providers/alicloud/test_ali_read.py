@@ -16,8 +16,7 @@ from infra.emulators.alicloud.dispatcher import AlicloudDispatcher
 from infra.emulators.alicloud.serializers import older
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import Incoming
-from tests.providers.alicloud.fixture import AlicloudBench
-from tests.providers.alicloud.fixtures import drive, order, seen
+from tests.providers.alicloud.fixture import AlicloudBench, drive, order, seen
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ import pytest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.alicloud.fixture import AlicloudBench
-from tests.providers.alicloud.fixtures import drive, order, seen
+from tests.providers.alicloud.fixture import AlicloudBench, drive, order, seen
 
 
 @pytest.fixture(params=[True, False], ids=["desired", "no-desired"])

@@ -21,8 +21,7 @@ from infra.emulators.alicloud.models import (
 )
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.operations import ask
-from tests.providers.alicloud.fixture import AlicloudBench
-from tests.providers.alicloud.fixtures import drive, order, seen
+from tests.providers.alicloud.fixture import AlicloudBench, drive, order, seen
 
 
 @pytest.fixture(params=[True, False], ids=["desired", "no-desired"])

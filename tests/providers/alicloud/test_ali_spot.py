@@ -12,8 +12,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.reason import DisruptionReason
 from infra.emulators.alicloud.models import AlicloudDurations
-from tests.providers.alicloud.fixture import AlicloudBench
-from tests.providers.alicloud.fixtures import drive, order, seen
+from tests.providers.alicloud.fixture import AlicloudBench, drive, order, seen
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.providers.alicloud.emulated import (
     remove,
     shrink,
 )
-from tests.providers.alicloud.fixtures import drive
+from tests.providers.alicloud.fixture import drive
 
 
 def _ended(ess: EmulatedEss, status: str, *problems: AlicloudProvisioningFate) -> None:

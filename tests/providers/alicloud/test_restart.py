@@ -11,7 +11,7 @@ from infra.emulators.alicloud.models import AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
 from tests.providers.alicloud.emulated import GROUP, EmulatedEss, continued, refusal
-from tests.providers.alicloud.fixtures import drive, order
+from tests.providers.alicloud.fixture import drive, order
 from tests.providers.alicloud.test_ali_permissions import policy
 
 

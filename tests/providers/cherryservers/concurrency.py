@@ -26,8 +26,7 @@ from infra.emulators.cherryservers.models import (
 )
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.operations import ask
-from tests.providers.cherryservers.fixture import CherryBench
-from tests.providers.cherryservers.fixtures import claimed, follows, order, target
+from tests.providers.cherryservers.fixture import CherryBench, claimed, follows, order, target
 
 MOST, LEAST = 10, 1
 FAULTS = (

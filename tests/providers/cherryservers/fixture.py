@@ -12,13 +12,17 @@ import msgspec
 
 from chalicelib.cluster import api_types
 from chalicelib.cluster.node_decoding import node_from_wire
+from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.cherryservers.pool_definition import fingerprint
 from chalicelib.providers.cherryservers.provider import CherryServers
 from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from chalicelib.providers.kit.services import ProviderServices, RateLimit, RateLimiter
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cherryservers.account import CherryCloud
@@ -42,6 +46,7 @@ from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.operations import ask, new_operation
 from tests.providers.suite.kubelets import Kubelets
 from tests.providers.suite.provider_fixture import Misfortune, Trouble
 from tests.providers.suite.shared_services import shared
@@ -49,6 +54,7 @@ from tests.providers.suite.shared_services import shared
 START = 1_800_000_000.0
 _ON_THE_WAY = 0.25  # upper limit in wall-clock seconds for a request on loopback
 QUICK = CherryDurations(accept=5.0, deploy=60.0, virtual=30.0, fail=20.0, terminate=30.0)
+_MOST = 80  # steps of an operation
 _FAULTS = {
     Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
     Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
@@ -424,3 +430,84 @@ class CherryBench:
                 self._pacer.booked = len(front.log)  # a call that was booked but not made
         self._slept += seconds
         self.clock.advance(seconds)
+
+
+def order(
+    bench: CherryBench,
+    kind: OperationKind,
+    group: str,
+    start: int,
+    end: int,
+    *targets: RemovalTarget,
+    op: str = "op-0123456789abcdef",
+) -> Operation:
+    """Builds an operation. targets: the instances to remove."""
+    now = bench.now()
+    return new_operation(
+        id=op,
+        cluster="ours",
+        provider="cherryservers",
+        group=group,
+        kind=kind,
+        plan="plan",
+        created_at=now,
+        from_size=start,
+        to_size=end,
+        due_at=now,
+        deadline=now + 7200.0,
+        targets=targets,
+    )
+
+
+def target(instance: Instance) -> RemovalTarget:
+    """Returns the removal target that a plan makes of an instance."""
+    return RemovalTarget(instance.node, instance.id, instance.handle)
+
+
+def answer(bench: CherryBench, operation: Operation) -> Outcome | ProviderError:
+    """Like `ask`, with a new provider; an error that it raises is returned as the answer."""
+    try:
+        return ask(bench.provider(), operation)
+    except ProviderError as error:
+        return error
+
+
+def follows(operation: Operation, outcome: InProgress) -> Operation:
+    """Returns the operation as the table stores it after that step."""
+    return operation.with_status(step=outcome.step, data=outcome.data)
+
+
+def claimed(operation: Operation) -> Operation:
+    """Returns the operation as the next attempt claims it; an attempt that died in
+    between has been counted."""
+    return operation.with_status(attempt=operation.status.attempt + 1)
+
+
+def drive(bench: CherryBench, operation: Operation) -> Outcome:
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start.
+    Temporary errors are retried after ten seconds."""
+    for _ in range(_MOST):
+        operation = claimed(operation)
+        try:
+            outcome = ask(bench.provider(), operation)
+        except (Conflict, Throttled, Transient) as error:
+            bench.settle(max(10.0, error.retry_after))
+            continue
+        if not isinstance(outcome, InProgress):
+            return outcome
+        operation = follows(operation, outcome)
+        bench.settle(outcome.after)
+    raise AssertionError(f"not over after {_MOST} steps: {outcome}")
+
+
+def seen(bench: CherryBench, group: str) -> NodeGroup:
+    """Returns the group as the next reconcile pass reads it."""
+    return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
+
+
+def orders(bench: CherryBench) -> list[str]:
+    """Returns the create requests that have reached the vendor so far, granted
+    or refused, by hostname."""
+    return [
+        call.about.partition(" ")[0] for call in bench.server.log if call.action == "create_server"
+    ]

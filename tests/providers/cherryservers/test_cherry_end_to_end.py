@@ -25,6 +25,7 @@ from infra.emulators.cherryservers.models import (
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.amounts import examples
 
 TIMES = CherryDurations(deploy=120.0, fail=40.0, terminate=30.0)
 POOLS = {"first": {"plan": "e5_1620v4"}, "second": {"plan": "e3_1240v3"}}
@@ -104,7 +105,8 @@ def test_cherry_world_stockout_buys_second_choice_and_scales_down_again(
     }
 
 
-@pytest.mark.parametrize("fate", [NOT_DEPLOYED, NEVER_JOINS])
+@pytest.mark.more
+@pytest.mark.parametrize("fate", [NEVER_JOINS, NOT_DEPLOYED][: examples(1, 2)])
 def test_cherry_world_failed_or_never_joining_server_is_replaced(
     bed: CherryWorldFixture, fate: CherryProvisioningFate
 ) -> None:
@@ -116,7 +118,8 @@ def test_cherry_world_failed_or_never_joining_server_is_replaced(
     assert len(bed.cloud.dropped) == 1
 
 
-@pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:claimed"])
+@pytest.mark.more
+@pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:claimed"][: examples(1, 3)])
 def test_cherry_world_dying_functions_and_lagging_lists_buy_exactly_the_need(
     bed: CherryWorldFixture, place: str
 ) -> None:

@@ -9,8 +9,7 @@ import pytest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from infra.emulators.cherryservers.models import CherryDurations
-from tests.providers.cherryservers.fixture import CherryBench
-from tests.providers.cherryservers.fixtures import drive, order, seen, target
+from tests.providers.cherryservers.fixture import CherryBench, drive, order, seen, target
 
 INSTALLATION = 45 * 60.0
 

@@ -11,8 +11,7 @@ from chalicelib.model.group import InstanceState
 from chalicelib.providers.kit.errors import NotFound, ProviderError, Transient
 from infra.emulators.cherryservers.attached_account import CherryRegistrationOptions
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.cherryservers.fixture import CherryBench
-from tests.providers.cherryservers.fixtures import seen
+from tests.providers.cherryservers.fixture import CherryBench, seen
 
 
 @pytest.fixture

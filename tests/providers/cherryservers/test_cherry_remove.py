@@ -12,8 +12,7 @@ import pytest
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.cherryservers.fixture import CherryBench
-from tests.providers.cherryservers.fixtures import answer, drive, order, seen, target
+from tests.providers.cherryservers.fixture import CherryBench, answer, drive, order, seen, target
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from infra.emulators.cherryservers.models import (
 )
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.operations import ask
-from tests.providers.cherryservers.fixture import CherryBench
-from tests.providers.cherryservers.fixtures import (
+from tests.providers.cherryservers.fixture import (
+    CherryBench,
     answer,
     claimed,
     drive,

@@ -19,6 +19,7 @@ from chalicelib.providers.kit.base import Connection, Provider
 from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.server import Scripted
+from tests.amounts import examples
 from tests.cases import each_row
 from tests.providers.cherryservers.emulated import (
     CONFIG,
@@ -215,6 +216,7 @@ class _Chaos:
         assert len(self.cloud.alive()) <= 10
 
 
-@each_row("seed", range(12))
+@pytest.mark.more
+@each_row("seed", range(examples(4, 12)))
 def test_cherry_provider_never_exceeds_the_plan_or_removes_an_unnamed_server(seed: int) -> None:
     _Chaos(seed).run()

@@ -26,6 +26,7 @@ from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi.fields import CLUSTER_NAME, DELETE_MACHINE, PAUSED, marks
 from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.kube.faults import KubeFault
+from tests.amounts import examples
 from tests.operations import new_operation
 from tests.providers.clusterapi.fixture import ClusterApiBench
 from tests.providers.clusterapi.objects import GROUP, Json
@@ -307,7 +308,8 @@ def _living(place: str) -> None:
     del place
 
 
-@pytest.mark.parametrize("number", range(1, 7))
+@pytest.mark.more
+@pytest.mark.parametrize("number", range(1, 1 + examples(3, 6)))
 def test_capi_random_changes_and_faults_remove_only_named_machines(number: int) -> None:
     walk = Walk(number, "v1beta1" if number % 2 else "v1beta2", apart=number % 3 == 0)
     for _ in range(TURNS):

@@ -14,6 +14,7 @@ import pytest
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Succeeded
 from chalicelib.providers.kit.errors import ProviderError
+from tests.amounts import examples
 from tests.providers.clusterapi.management import Management, management, operation
 from tests.providers.clusterapi.objects import bounds
 from tests.providers.clusterapi.test_capi_pools import (
@@ -89,7 +90,8 @@ def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tu
     return added, done
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.more
+@pytest.mark.parametrize("seed", range(examples(1, 3)))
 def test_capi_pool_honouring_delete_annotations_loses_no_other_machine(seed: int) -> None:
     rng = random.Random(seed)
     with management() as there:
@@ -109,8 +111,9 @@ def test_capi_pool_honouring_delete_annotations_loses_no_other_machine(seed: int
         assert added or len(done) == len(going)  # only a concurrent scale-up can make one fail
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("how", ["heedless", "instances"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(1, 3)))
 def test_capi_pool_ignoring_delete_annotations_shrinks_once_per_removal(
     seed: int, how: str
 ) -> None:

@@ -572,7 +572,7 @@ def test_exoscale_quota_is_cached_for_five_minutes_and_fresh_where_needed() -> N
     zone.zone.other_usage = 5
     zone.settle(299.0)
     assert usage() == 4
-    zone.settle(2.0)
+    zone.settle(1.0)
     assert usage() == 5
     zone.zone.other_usage = 6
     assert zone.api().quota_now() == Quota("instance", 6, 20)

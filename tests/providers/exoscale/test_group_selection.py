@@ -9,6 +9,7 @@ import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.policy.settings.group_policy import GroupPolicy
+from infra.emulators.exoscale.account import example_id
 from tests.cases import each_row
 from tests.providers.exoscale.fixture import NP_A, OURS, THEIRS, A, B, C, ExoscaleFixture, opened
 
@@ -293,6 +294,14 @@ def test_exoscale_selection_sks_groups_are_discovered_until_most_machines_joined
     ]
     assert found == [{}, {A: True, B: True}, {A: False, B: False}, {A: False, B: False}]
     assert not any(group.discovered for group in api.groups(nodes=[], sksCluster="prod").values())
+
+
+def test_exoscale_selection_members_known_only_by_their_pool_count_as_machines() -> None:
+    api = opened(("web", "prod", 3))
+    assert [group.discovered for group in api.groups(nodes=api.nodes(A)[:2]).values()] == [False]
+    late = [example_id("vm", number) for number in (500, 501)]
+    api.answers[A] = {"instances": [{"id": name} for name in [*api.machines(A), *late]]}
+    assert [group.discovered for group in api.groups(nodes=api.nodes(A)[:2]).values()] == [True]
 
 
 def test_exoscale_selection_equal_votes_for_two_clusters_select_neither() -> None:

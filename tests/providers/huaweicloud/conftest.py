@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import ProjectClient
+from tests.providers.huaweicloud.wire import ProjectClient
 
 
 @pytest.fixture

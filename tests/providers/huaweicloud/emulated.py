@@ -27,8 +27,7 @@ from infra.emulators.huaweicloud.mutations import CceMutations
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.operations import ask
 from tests.providers.emulated import OPENED
-from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import carried, order
+from tests.providers.huaweicloud.fixture import HuaweiBench, carried, order
 
 CLUSTER = example_id("cluster", 1)
 POOL, OTHER = (example_id("pool", number) for number in (1, 2))  # in the order of their creation

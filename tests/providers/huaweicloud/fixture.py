@@ -8,11 +8,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.kit.base import Connection, Provider
+from chalicelib.providers.kit.errors import Conflict, ProviderError, Throttled, Transient
 from chalicelib.providers.kit.services import Cache, ProviderServices, RateLimiter
+from chalicelib.store.vendor_calls import SharedCache
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
@@ -33,8 +38,10 @@ from infra.emulators.huaweicloud.node_registration import (
     node_object,
 )
 from infra.emulators.huaweicloud.server import HuaweiServer
+from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.operations import ask, new_operation
 from tests.providers.cherryservers.fixture import MemoryCache
 from tests.providers.suite.kubelets import Kubelets
 from tests.providers.suite.provider_fixture import Misfortune, Trouble
@@ -44,6 +51,7 @@ from tests.providers.suite.workload import Workload, ready_node
 START = 1_800_000_000.0
 SECRET = "outscaler/huaweicloud/credentials"
 BESIDE, EXTRA = 2, "az2"  # foreign nodes in the default scale group, and the name of our group
+_MOST = 60  # steps of an operation
 _FAULTS = {
     Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
     Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
@@ -327,3 +335,83 @@ class HuaweiBench:
     def _sleep(self, seconds: float) -> None:
         self._slept += seconds
         self.clock.advance(seconds)
+
+
+def order(
+    bench: HuaweiBench,
+    kind: OperationKind,
+    group: str,
+    start: int,
+    end: int,
+    *handles: str,
+    op: str = "op-0123456789abcdef",
+) -> Operation:
+    """Builds an operation. handles: the nodes to remove."""
+    names = {node.provider_id: node.name for node in bench.nodes()}
+    targets = tuple(RemovalTarget(names.get(each, ""), each, each) for each in handles)
+    now = bench.now()
+    return new_operation(
+        id=op,
+        cluster="ours",
+        provider="huaweicloud",
+        group=group,
+        kind=kind,
+        plan="plan",
+        created_at=now,
+        from_size=start,
+        to_size=end,
+        due_at=now,
+        deadline=now + 7200.0,
+        targets=targets,
+    )
+
+
+def tried(bench: HuaweiBench, operation: Operation) -> Outcome | ProviderError:
+    """Calls a newly built provider; an error that it raises is returned as the answer."""
+    try:
+        return ask(bench.provider(), operation)
+    except ProviderError as error:
+        return error
+
+
+def carried(operation: Operation, outcome: object) -> Operation:
+    """Returns the operation as the table stores it after InProgress."""
+    assert isinstance(outcome, InProgress), outcome
+    return operation.with_status(step=outcome.step, data=outcome.data)
+
+
+def drive(bench: HuaweiBench, operation: Operation) -> Outcome:
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start.
+    Temporary errors are retried after ten seconds."""
+    for _ in range(_MOST):
+        try:
+            outcome = ask(bench.provider(), operation)
+        except (Conflict, Throttled, Transient) as error:
+            bench.settle(max(10.0, error.retry_after))
+            continue
+        if not isinstance(outcome, InProgress):
+            return outcome
+        operation = carried(operation, outcome)
+        bench.settle(max(1.0, outcome.after))
+    raise AssertionError(f"not over after {_MOST} steps: {outcome}")
+
+
+def seen(bench: HuaweiBench, group: str) -> NodeGroup:
+    """Returns the group as the next reconcile pass reads it."""
+    return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
+
+
+def scalings(bench: HuaweiBench) -> list[tuple[int, list[str]]]:
+    """Returns the totals and groups that were requested since the previous call."""
+    specs = [
+        json.loads(call.body)["spec"] for call in bench.look() if call.operation == "scale-pool"
+    ]
+    return [(spec["desiredNodeCount"], spec["scaleGroups"]) for spec in specs]
+
+
+def shared_cache(bench: HuaweiBench) -> SharedCache:
+    """Returns a cache in a table, as all functions of a deployment share it."""
+    store = MemoryAccount().store(
+        "huaweicloud", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5
+    )
+    return store.cache

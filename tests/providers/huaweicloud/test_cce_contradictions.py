@@ -9,8 +9,7 @@ import pytest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from infra.emulators.huaweicloud.models import DEFAULT
-from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import carried, drive, order, scalings, tried
+from tests.providers.huaweicloud.fixture import HuaweiBench, carried, drive, order, scalings, tried
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0])

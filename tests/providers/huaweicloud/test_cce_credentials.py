@@ -13,8 +13,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.kit.errors import Unauthorized
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import drive, order, seen, shared_cache, tried
+from tests.providers.huaweicloud.fixture import HuaweiBench, drive, order, seen, shared_cache, tried
 
 AGENCY = {"agencyName": "scaler", "agencyDomain": "partner", "agencyDuration": "900"}
 

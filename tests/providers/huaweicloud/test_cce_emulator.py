@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, NOT_INSTALLED, SOLD_OUT
-from tests.providers.huaweicloud.fixtures import ProjectClient
+from tests.providers.huaweicloud.wire import ProjectClient
 
 
 def conditions(desk: ProjectClient, uid: str, group: str = DEFAULT) -> dict[str, str]:

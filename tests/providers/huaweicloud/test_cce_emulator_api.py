@@ -6,8 +6,8 @@ import pytest
 
 from infra.emulators.huaweicloud.models import DEFAULT, CceDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.huaweicloud.fixtures import ProjectClient
 from tests.providers.huaweicloud.test_cce_emulator import phases
+from tests.providers.huaweicloud.wire import ProjectClient
 
 # -- the API
 

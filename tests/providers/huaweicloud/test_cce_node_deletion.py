@@ -13,8 +13,15 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.kit.errors import Conflict, ProviderError
 from infra.emulators.huaweicloud.models import NOT_INSTALLED, SOLD_OUT
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import drive, order, scalings, seen, shared_cache, tried
+from tests.providers.huaweicloud.fixture import (
+    HuaweiBench,
+    drive,
+    order,
+    scalings,
+    seen,
+    shared_cache,
+    tried,
+)
 from tests.providers.huaweicloud.test_cce_scaling import drive_quietly, leaving, sizes, two_groups
 
 # -- removal

@@ -21,8 +21,7 @@ from chalicelib.providers.kit.errors import ProviderError, Unauthorized
 from infra.emulators.huaweicloud.models import DELETING
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from tests.operations import ask
-from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import carried, drive, order, seen
+from tests.providers.huaweicloud.fixture import HuaweiBench, carried, drive, order, seen
 
 FOLDER = Path(__file__).parents[3] / "infra" / "huaweicloud"
 SPARED = frozenset(

@@ -13,8 +13,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.providers.huaweicloud.models import Service, url_of
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.providers.cherryservers.fixture import MemoryCache
-from tests.providers.huaweicloud.fixture import START, HuaweiBench
-from tests.providers.huaweicloud.fixtures import seen
+from tests.providers.huaweicloud.fixture import START, HuaweiBench, seen
 from tests.providers.huaweicloud.test_cce_permissions import actions
 
 HOUR = 3600.0

@@ -19,8 +19,7 @@ from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, CceDurations
 from infra.emulators.huaweicloud.mutations import CceMutations
-from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import carried, order, tried
+from tests.providers.huaweicloud.fixture import HuaweiBench, carried, order, tried
 from tests.providers.suite.operations import OperationDriver
 from tests.providers.suite.provider_fixture import Trouble
 from tests.providers.suite.recording_provider import Ear

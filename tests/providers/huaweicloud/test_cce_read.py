@@ -16,8 +16,7 @@ from infra.emulators.huaweicloud import simulation
 from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, SOLD_OUT, CceProvisioningFate
 from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import seen, shared_cache
+from tests.providers.huaweicloud.fixture import HuaweiBench, seen, shared_cache
 
 Renamed = Callable[[Node], Node]
 

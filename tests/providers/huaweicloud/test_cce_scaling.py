@@ -14,8 +14,7 @@ from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.huaweicloud.models import DEFAULT, SOLD_OUT, CcePool, ScaleGroup
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
-from tests.providers.huaweicloud.fixture import HuaweiBench
-from tests.providers.huaweicloud.fixtures import carried, drive, order, scalings, tried
+from tests.providers.huaweicloud.fixture import HuaweiBench, carried, drive, order, scalings, tried
 
 
 def two_groups(

@@ -13,7 +13,7 @@ import pytest
 from infra.emulators.huaweicloud.authentication import SKEW, may
 from infra.emulators.huaweicloud.signing import SCHEME, canonical, signature
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
-from tests.providers.huaweicloud.fixtures import ProjectClient
+from tests.providers.huaweicloud.wire import ProjectClient
 
 KEY, SECRET = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 PROJECT, CLUSTER = "0123456789abcdef0123456789abcdef", "2292498e-1111-11ee-8b5e-0255ac1001ba"

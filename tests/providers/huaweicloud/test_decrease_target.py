@@ -9,7 +9,7 @@ from chalicelib.providers.kit.errors import Conflict, Transient
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
 from tests.providers.huaweicloud.emulated import CLUSTER, POOL, A, B, EmulatedCce, shrink, uid
-from tests.providers.huaweicloud.fixtures import drive
+from tests.providers.huaweicloud.fixture import drive
 
 
 def short(desired: int = 5, existing: int = 3, second: int = 2) -> EmulatedCce:

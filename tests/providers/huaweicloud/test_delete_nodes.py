@@ -23,7 +23,7 @@ from tests.providers.huaweicloud.emulated import (
     remove,
     uid,
 )
-from tests.providers.huaweicloud.fixtures import drive
+from tests.providers.huaweicloud.fixture import drive
 
 DISCARD = OperationKind.DELETE_INSTANCES
 

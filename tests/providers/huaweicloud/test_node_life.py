@@ -29,7 +29,7 @@ from tests.providers.huaweicloud.emulated import (
     remove,
     uid,
 )
-from tests.providers.huaweicloud.fixtures import carried, drive, order, tried
+from tests.providers.huaweicloud.fixture import carried, drive, order, tried
 
 SPOT = {"marketType": "spot", "spotPrice": "0.12"}
 

@@ -28,7 +28,7 @@ from tests.providers.huaweicloud.emulated import (
     shrink,
     uid,
 )
-from tests.providers.huaweicloud.fixtures import drive, order
+from tests.providers.huaweicloud.fixture import drive, order
 
 MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
 

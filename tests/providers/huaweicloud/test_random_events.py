@@ -25,7 +25,7 @@ from tests.providers.huaweicloud.emulated import (
     grow,
     shrink,
 )
-from tests.providers.huaweicloud.fixtures import carried
+from tests.providers.huaweicloud.fixture import carried
 
 EVENTS = st.lists(
     st.sampled_from(

@@ -26,7 +26,7 @@ from tests.providers.huaweicloud.emulated import (
     refusal,
     true,
 )
-from tests.providers.huaweicloud.fixtures import drive
+from tests.providers.huaweicloud.fixture import drive
 
 
 def refused(
