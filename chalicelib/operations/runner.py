@@ -13,7 +13,7 @@ Every arrow is recorded before the next begins. Only the message for the next st
 its record: a function that is killed between the two would otherwise leave an operation that waits
 and has no message. A function that is killed at any other point leaves a claim that ends soon, and
 the step is repeated (operations/executor.py). No step waits; short steps follow each other until
-BUDGET seconds are used.
+STEPS_WITHIN seconds are used.
 
 A message that arrives too early is either a duplicate, whose original will arrive in time, or it
 was sent by a function whose clock is ahead. To distinguish the two, a follow-up message names the
@@ -72,14 +72,14 @@ from chalicelib.store.errors import (
     StaleWrite,
 )
 
-BUDGET = 25.0
+STEPS_WITHIN = 25.0
 """Seconds after which an invocation starts no further step; the rest of its 60
 is for the current step."""
 SOONEST = 1.0
 """Seconds after which the message for the next step arrives at the earliest."""
 STEP = 25.0
 """Seconds that all requests of a step to a cluster and a vendor may take together, whatever answers
-how slowly. With BUDGET it leaves 10 of the 60 to record the outcome."""
+how slowly. With STEPS_WITHIN it leaves 10 of the 60 to record the outcome."""
 REPORTED = 5.0
 """Seconds for the requests that report an outcome which is recorded."""
 OLDER_POLICIES = 5
@@ -164,7 +164,7 @@ def handle(body: bytes | str, runtime: Runtime, seconds: float = LONGEST) -> Non
         more = (
             isinstance(outcome, InProgress)
             and outcome.after <= 0.0
-            and runtime.clock() - began < BUDGET
+            and runtime.clock() - began < STEPS_WITHIN
         )
         after = _record(operation, outcome, authority, runtime, more=more)
         operation = executor.claim(after) if more and after is not None else None

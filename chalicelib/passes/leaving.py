@@ -28,7 +28,8 @@ def is_left(cluster: str, permission: Permission, runtime: Runtime) -> bool:
     """Return whether memory says that no pass looks at the groups, and no node has soft taints of
     ours. Raises StoreError."""
     memory = runtime.store.memory.look(cluster)
-    return memory == left(memory) and not is_to_take_back(memory, permission)
+    noted = permission.take_back and taint_writer.noted_nodes(memory)
+    return memory == left(memory) and not noted
 
 
 def leave(policy: Policy, permission: Permission, lease: Lease, runtime: Runtime) -> None:
@@ -39,19 +40,17 @@ def leave(policy: Policy, permission: Permission, lease: Lease, runtime: Runtime
         with renewed(held, runtime):
             memory = runtime.store.memory.load(lease.cluster)
             runtime.store.memory.save(lease.cluster, memory, left(memory), (), held.check())
-            if is_to_take_back(memory, permission):
+            if permission.take_back and taint_writer.noted_nodes(memory):
                 _take_back(runtime.kube_client(policy), held, runtime)
     finally:
         runtime.store.leases.release(lease)
 
 
-def is_to_take_back(memory: Memory, permission: Permission) -> bool:
-    """Return whether nodes have soft taints of ours that this mode takes back."""
-    return permission.take_back and bool(taint_writer.noted_nodes(memory))
-
-
-def take_back(kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
-    """Do the same as `_take_back`; a failure is logged, and the next pass tries again."""
+def take_back(memory: Memory, kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
+    """Take back the soft taints, if there are any. memory: as it was before the pass. Raises
+    nothing: a failure is logged, and the next pass tries again."""
+    if not taint_writer.noted_nodes(memory):
+        return
     try:
         _take_back(kube, held, runtime)
     except OutscalerError as error:

@@ -46,7 +46,7 @@ from chalicelib.passes import taint_writer
 from chalicelib.passes.cluster_reading import connected, observe, share_lists
 from chalicelib.passes.foreign_groups import claimed_elsewhere, without_groups
 from chalicelib.passes.lease_renewal import LEASE_FOR, HeldLease, in_thread, renewed
-from chalicelib.passes.leaving import is_left, is_to_take_back, leave, take_back
+from chalicelib.passes.leaving import is_left, leave, take_back
 from chalicelib.passes.pass_messages import (
     BUSY_FOR,
     acquire,
@@ -315,8 +315,8 @@ def run(
             report.plan_saved(saved.plan, saved.snapshot, taints, kube if permission.act else None)
     if saved.plan.waits_for_pods > 0:
         look_again(message, max(saved.plan.waits_for_pods, _LEAST_WAIT), runtime)
-    if is_to_take_back(saved.memory, permission):
-        take_back(kube, held, runtime)
+    if permission.take_back:
+        take_back(saved.memory, kube, held, runtime)
     if other is not None:
         other.compare(saved.plan, saved.snapshot, saved.memory, lease, until)
     is_in_time = runtime.clock() <= until + RECORDED_WITHIN

@@ -36,14 +36,19 @@ from infra.emulators.local_world import LocalWorld
 
 ROOT = f"{Path(__file__).resolve().parents[2] / 'chalicelib'}/"
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("command", "handlers"),
-    ("reconciler",),
+    ("cli", "functions"),
+    ("passes",),
+    ("replay",),
+    ("notify",),
     ("operations",),
     ("runtime",),
-    ("record", "snapshot", "dispatch"),
+    ("journal",),
+    ("views",),
+    ("cluster",),
     ("providers",),
-    ("store", "kube"),
+    ("store",),
     ("aws",),
+    ("shadow",),
     ("plan",),
     ("policy",),
     ("net",),
@@ -51,7 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("model",),
 )
 """Packages of chalicelib, the highest layer first."""
-GROUNDS = ("model", "net", "kube")
+GROUNDS = ("model", "net", "cluster")
 """Packages that every other one stands on: values, and clients of the
 network and of the cluster."""
 PASS = ("passes/reconciler.py", "handle")

@@ -201,10 +201,10 @@ def test_DOC_30_every_finding_has_an_anchor_in_the_runbook() -> None:
     assert finding.url == "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md#dr04"
 
 
-def test_checks_after_the_time_budget_are_unknown() -> None:
+def test_checks_after_the_limit_of_time_are_unknown() -> None:
     clock = iter(range(0, 10_000, 7))
     with cluster([node("a", "g")]) as (_, kube):
-        found = examine(context(kube, ACTIVE), budget=20.0, monotonic=lambda: float(next(clock)))
+        found = examine(context(kube, ACTIVE), within=20.0, monotonic=lambda: float(next(clock)))
     late = [each for each in found if "the time for checks, 20 s, was over" in each.message]
     assert len(late) > 10
     assert {each.severity for each in late} == {Severity.UNASKED}

@@ -1,4 +1,4 @@
-"""Runs the checks in order, within a time budget. A check that cannot be asked is UNASKED,
+"""Runs the checks in order, within a limit of time. A check that cannot be asked is UNASKED,
 and never counts as good.
 """
 
@@ -74,7 +74,7 @@ CHECKS: tuple[Check, ...] = (
     Check(("DR29",), deployment_checks.check_volume),
 )
 """All checks, in the order of their results."""
-BUDGET = 20.0
+CHECKED_WITHIN = 20.0
 """Seconds after which no further check begins."""
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNASKED: 2, Severity.INFO: 3}
 CONNECTION = "connection"
@@ -85,12 +85,12 @@ _FAILED: tuple[type[Exception], ...] = (OutscalerError, OSError, *MALFORMED)
 def examine(
     context: DoctorContext,
     only: Sequence[str] = (),
-    budget: float = BUDGET,
+    within: float = CHECKED_WITHIN,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> tuple[Finding, ...]:
     """Return the findings, worst first, in the order of the checks. only: subjects or ids, empty
     for all. Raises BadInput for a word in `only` that no check has."""
-    until = monotonic() + budget
+    until = monotonic() + within
     fix = "correct the kubeconfig, the credentials or the network path, and repeat the command"
     findings = [
         Finding(
@@ -104,7 +104,7 @@ def examine(
     ]
     for check in _chosen(only):
         if monotonic() >= until:
-            findings += _unasked(check, f"the time for checks, {budget:.0f} s, was over")
+            findings += _unasked(check, f"the time for checks, {within:.0f} s, was over")
             continue
         try:
             findings += list(check.run(context))
