@@ -5,17 +5,21 @@ Each row of CASES makes the objects of one attack; `victims` are the pods of ano
 which must be placed as without the attack. `measured` plans in its own process, so that time and
 memory are those of one case.
 
-    python -m tests.property.hostile_tenants CASE [CLOCK_SECONDS]    one case: seconds, MiB, victims
-                                                                     placed
+    echo CASE [CLOCK_SECONDS] | python -m tests.property.hostile_tenants    one case: seconds, MiB,
+                                                                            victims placed
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 import resource
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -44,6 +48,8 @@ from tests.property.hostile_objects import (
     node,
     pod,
 )
+
+_LONGEST = 600  # seconds of CPU
 
 
 def snapshot(objects: Iterable[Json] = ()) -> Snapshot:
@@ -126,14 +132,27 @@ class Measured(msgspec.Struct, frozen=True):
 def measured(case: str, within: float = 0.0) -> Measured:
     """Runs one case in its own process. within: clock seconds after which the pass
     should end; 0: no clock."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.property.hostile_tenants", case, str(within)],
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(f"{case} {within}\n")
+    server.stdin.flush()
+    return msgspec.json.decode(server.stdout.readline(), type=Measured)
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    """The process whose copies run the cases; it ends with this one. It imports everything once,
+    which takes longer than most cases."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.property.hostile_tenants"],
         cwd=ROOT,
-        check=True,
-        capture_output=True,
-        timeout=600,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
-    return msgspec.json.decode(done.stdout, type=Measured)
+    atexit.register(server.communicate)
+    return server
 
 
 def _largest() -> float:
@@ -148,16 +167,30 @@ def _largest() -> float:
     )
 
 
-def main() -> None:
-    """Prints the measurement of a case."""
-    case, within = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
+def _run(case: str, within: float) -> bytes:
     objects = list(CASES[case]())
     started = time.process_time()
     plan = planned(objects, time.monotonic if within else None, within or 80.0)
     spent = time.process_time() - started
-    sys.stdout.buffer.write(
-        msgspec.json.encode(Measured(spent, _largest(), served(plan), len(plan.gaps)))
-    )
+    return msgspec.json.encode(Measured(spent, _largest(), served(plan), len(plan.gaps)))
+
+
+def main() -> None:
+    """Prints the measurement of each case, a line of standard input."""
+    for line in sys.stdin:
+        case, _, within = line.partition(" ")
+        if pid := os.fork():
+            os.waitpid(pid, 0)
+            continue
+        resource.setrlimit(resource.RLIMIT_CPU, (_LONGEST, _LONGEST))
+        answer = b""
+        try:
+            answer = _run(case.strip(), float(within or 0))
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os.write(1, answer + b"\n")
+            os._exit(0)
 
 
 if __name__ == "__main__":
