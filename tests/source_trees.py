@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 from typing import TypeGuard
@@ -52,15 +53,32 @@ _LAYOUT = frozenset(
 )
 
 
+_SIGN = re.compile(r"\w+|[^\w\s]")
+
+
+@cache
+def size_of(path: Path) -> int:
+    """The code size of a file; several rules look at the same one."""
+    return _code_size(path.read_text("utf-8"), nodes_of(parsed(path)))
+
+
+def is_larger(path: Path, most: int) -> bool:
+    """Whether a file has more code than that. Most files have fewer words and signs, comments
+    included, so that their tokens need not be counted."""
+    return len(_SIGN.findall(path.read_text("utf-8"))) > most and size_of(path) > most
+
+
 def code_size(source: str) -> int:
     """Number of tokens of a file's code, without comments, docstrings and layout.
 
     It barely depends on the width of lines, unlike the number of lines. A string is one token, also
     an f-string, which Python 3.12 and later divide.
     """
-    docstrings = {
-        node.body[0].lineno for node in ast.walk(ast.parse(source)) if _has_docstring(node)
-    }
+    return _code_size(source, ast.walk(ast.parse(source)))
+
+
+def _code_size(source: str, nodes: Iterable[ast.AST]) -> int:
+    docstrings = {node.body[0].lineno for node in nodes if _has_docstring(node)}
     size = depth = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         kind = tokenize.tok_name[token.type]
