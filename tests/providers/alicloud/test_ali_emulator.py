@@ -12,7 +12,7 @@ from infra.emulators.alicloud.dispatcher import AlicloudDispatcher
 from infra.emulators.alicloud.errors import AlicloudRefusedError
 from infra.emulators.alicloud.handlers import NEW, OLD, AlicloudHandlers, Sent
 from infra.emulators.alicloud.iam import Role
-from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, AlicloudDurations, AlicloudGroup
+from infra.emulators.alicloud.models import AlicloudDurations, AlicloudGroup
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
@@ -73,33 +73,6 @@ class AliEmulatorFixture:
 @pytest.fixture
 def bed() -> AliEmulatorFixture:
     return AliEmulatorFixture()
-
-
-def test_ess_emulator_retries_after_a_failed_activity_with_same_desired_number(
-    bed: AliEmulatorFixture,
-) -> None:
-    group = bed.cloud.add_group("g")
-    bed.cloud.spoil(group.id, NO_STOCK, 2)
-    bed.scale(group, 2)
-    bed.after(10.0)
-    assert (group.activities[-1].status, group.desired, group.total) == ("Failed", 2, 0)
-    bed.after(299.0)
-    assert len(group.activities) == 1
-    bed.after(1.0 + 40.0)
-    assert [each.trigger for each in group.activities] == ["APIs", "Ess"]
-    assert group.count("InService") == 2
-
-
-def test_ess_emulator_applies_a_changed_desired_number_at_its_next_check(
-    bed: AliEmulatorFixture,
-) -> None:
-    group = bed.cloud.add_group("g", size=3)
-    oldest = next(iter(group.machines))
-    assert bed.scale(group, 2, SyncActivity=False) == {"ActivityType": "CapacityChange"}
-    assert (group.desired, group.total) == (2, 3)
-    bed.after(300.0 + 20.0)
-    assert oldest not in group.machines
-    assert group.total == 2
 
 
 def test_ess_emulator_clamps_values_beyond_the_bounds_silently(bed: AliEmulatorFixture) -> None:
@@ -199,35 +172,6 @@ def test_ess_emulator_suspended_process_rejects_the_activity_not_the_call(
     assert group.total == 1
 
 
-def test_ess_emulator_machine_that_fails_to_start_is_listed_then_vanishes(
-    bed: AliEmulatorFixture,
-) -> None:
-    group = bed.cloud.add_group("g")
-    bed.cloud.spoil(group.id, NOT_STARTING)
-    bed.scale(group, 1)
-    assert group.count("Pending") == 1
-    bed.after(40.0)
-    assert not group.machines
-    assert (group.activities[-1].status, group.activities[-1].problems) == (
-        "Failed",
-        [NOT_STARTING],
-    )
-
-
-def test_ess_emulator_stock_decreases_and_returns_with_released_machines(
-    bed: AliEmulatorFixture,
-) -> None:
-    group = bed.cloud.add_group("g")
-    place = ("ecs.g7.xlarge", "cn-hangzhou-i")
-    bed.cloud.stock[place] = 1
-    bed.scale(group, 2)
-    bed.after(40.0)
-    assert (group.activities[-1].status, bed.cloud.stock[place]) == ("Warning", 0)
-    bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines)))
-    bed.after(20.0)
-    assert bed.cloud.stock[place] == 1
-
-
 def test_ess_emulator_manually_attached_instances_are_only_detached(
     bed: AliEmulatorFixture,
 ) -> None:
@@ -317,30 +261,6 @@ def test_ess_emulator_limits_id_counts_and_names_them_per_api_version(
     assert bed.call("DescribeScalingGroups", OLD, ScalingGroupId_1=group.id)["TotalCount"] == 1
     assert bed.call("DescribeScalingInstances", OLD, ScalingGroupId=group.id)["TotalCount"] == 3
     assert bed.refusal("DescribeScalingInstances", OLD, PageSize=51) == "InvalidParameter"
-
-
-def test_ess_emulator_lists_activities_by_group_or_id_newest_first(bed: AliEmulatorFixture) -> None:
-    group = bed.cloud.add_group("g")
-    for size in (1, 2):
-        bed.scale(group, size)
-        bed.after(40.0)
-    found = bed.call("DescribeScalingActivities", ScalingGroupId=group.id)["ScalingActivities"]
-    assert [each["ScalingActivityId"] for each in found] == [
-        each.id for each in reversed(group.activities)
-    ]
-    assert bed.refusal("DescribeScalingActivities") == "InvalidParameter"
-    assert (
-        bed.refusal(
-            "DescribeScalingActivities", ScalingGroupId=group.id, ScalingActivityIds_1="asa-1"
-        )
-        == "InvalidParameter"
-    )
-    assert (
-        bed.call("DescribeScalingActivities", ScalingGroupId=group.id, StatusCode="Failed")[
-            "TotalCount"
-        ]
-        == 0
-    )
 
 
 def test_ess_emulator_knows_no_other_region_or_api(bed: AliEmulatorFixture) -> None:
@@ -442,20 +362,6 @@ def test_ess_emulator_refuses_unsigned_calls_in_the_vendor_format() -> None:
         "ess.local",
     )
     assert {"RequestId", "Message", "Recommend"} <= body.keys()
-
-
-def test_ess_emulator_grows_a_group_whose_desired_number_was_modified(
-    bed: AliEmulatorFixture,
-) -> None:
-    group = bed.cloud.add_group("g", size=1, most=5)
-    for _ in range(2):  # a repeated request changes nothing
-        bed.call("ModifyScalingGroup", ScalingGroupId=group.id, DesiredCapacity=3)
-        bed.after(1.0)
-    assert [(each.trigger, each.wanted, each.metadata) for each in group.activities] == [
-        ("Ess", 2, "")
-    ]
-    bed.after(40.0)
-    assert (group.desired, group.total) == (3, 3)
 
 
 @pytest.mark.parametrize(

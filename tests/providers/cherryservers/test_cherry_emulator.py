@@ -1,4 +1,5 @@
-"""Tests of the emulated Cherry Servers API: timing, stock, credit, pages and unusual requests."""
+"""What the emulated Cherry Servers API refuses, limits and hides. Were it more generous than the
+vendor, the provider's tests would show nothing; all that it grants is shown by them."""
 
 from __future__ import annotations
 
@@ -7,24 +8,12 @@ import json
 from typing import Any
 
 import pytest
-import requests
 
-from infra.emulators.cherryservers.account import CherryCloud
-from infra.emulators.cherryservers.models import (
-    NEVER_JOINS,
-    NO_CREDIT,
-    NO_STOCK,
-    NOT_DEPLOYED,
-    CherryDurations,
-    CherryProvisioningFate,
-)
-from infra.emulators.cherryservers.server import LIMIT, RETRY_AFTER, CherryHttpServer, Token
-from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.cherryservers.server import LIMIT, RETRY_AFTER, Token
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.providers.cherryservers.emulator_client import (
     ORDER,
     SERVERS,
-    START,
     TOKEN,
     EmulatorClient,
 )
@@ -39,11 +28,6 @@ def buy(bed: EmulatorClient, **changed: Any) -> int:
     return int(bed.json("POST", SERVERS, {**ORDER, **changed})["id"])
 
 
-def said(bed: EmulatorClient, server: int) -> tuple[str, str]:
-    shown = bed.json("GET", f"/servers/{server}")
-    return shown["state"], shown["status"]
-
-
 def in_list(bed: EmulatorClient) -> dict[int, str]:
     return {row["id"]: row["state"] for row in bed.json("GET", SERVERS)}
 
@@ -51,120 +35,7 @@ def in_list(bed: EmulatorClient) -> dict[int, str]:
 # -- timing
 
 
-def test_cherry_emulator_server_is_pending_then_provisioned_then_deployed(
-    bed: EmulatorClient,
-) -> None:
-    server, virtual = buy(bed), buy(bed, plan="cloud_vps_4", region="LT-Siauliai")
-    assert said(bed, server) == ("pending", "deploying")
-    bed.after(5.0)
-    assert said(bed, server) == ("provisioning", "deploying")
-    bed.after(30.0)
-    assert (said(bed, server), said(bed, virtual)) == (
-        ("provisioning", "deploying"),
-        ("active", "deployed"),
-    )
-    bed.after(70.0)
-    assert said(bed, server) == ("active", "deployed")
-
-
-def test_cherry_emulator_lists_a_terminated_server_for_a_while(bed: EmulatorClient) -> None:
-    server = bed.cloud.add_server("workers").id
-    assert bed.ask("DELETE", f"/servers/{server}").status == 204
-    assert in_list(bed) == {server: "terminating"}
-    assert bed.ask("DELETE", f"/servers/{server}").status == 204
-    bed.after(10.0)
-    assert in_list(bed) == {}
-    assert bed.refusal("GET", f"/servers/{server}") == (404, "Server not found.")
-    assert bed.refusal("DELETE", f"/servers/{server}")[0] == 404
-
-
-def test_cherry_emulator_server_terminated_during_deployment_is_never_active(
-    bed: EmulatorClient,
-) -> None:
-    server = buy(bed)
-    bed.ask("DELETE", f"/servers/{server}")
-    bed.after(9.0)
-    assert said(bed, server)[0] == "terminating"
-    bed.after(200.0)
-    assert in_list(bed) == {}
-
-
-@pytest.mark.parametrize("state", ["pending", "active", "inactive"])
-def test_cherry_emulator_deployment_fails_where_configured(bed: EmulatorClient, state: str) -> None:
-    bed.cloud.spoil("workers", CherryProvisioningFate(fails=True, state=state))
-    first, second = buy(bed), buy(bed)
-    bed.after(20.0)
-    assert said(bed, first) == (state, "failed deployment")
-    bed.after(500.0)
-    assert (said(bed, first), said(bed, second)) == (
-        (state, "failed deployment"),
-        ("active", "deployed"),
-    )
-
-
-def test_cherry_emulator_lists_lag_for_new_and_deleted_servers(bed: EmulatorClient) -> None:
-    bed.cloud.lag, bed.cloud.delete_lag = 30.0, 40.0
-    old, new = bed.cloud.add_server("workers").id, buy(bed)
-    assert in_list(bed) == {old: "active"}
-    assert said(bed, new)[0] == "pending"
-    bed.ask("DELETE", f"/servers/{old}")
-    bed.after(29.0)
-    assert (in_list(bed), bed.refusal("GET", f"/servers/{old}")[0]) == ({old: "active"}, 404)
-    bed.after(1.0)
-    assert in_list(bed) == {new: "provisioning", old: "active"}
-    bed.after(10.0)
-    assert in_list(bed) == {new: "provisioning"}
-
-
 # -- stock and credit
-
-
-def test_cherry_emulator_orders_take_stock_and_deletions_return_it(bed: EmulatorClient) -> None:
-    bed.cloud.stock["e5_1620v4", "eu_nord_1"] = 2
-
-    def left() -> int:
-        regions = bed.json("GET", "/plans/e5_1620v4")["available_regions"]
-        return int(next(each["stock_qty"] for each in regions if each["slug"] == "eu_nord_1"))
-
-    first = buy(bed)
-    buy(bed)
-    assert left() == 0
-    status, text = bed.refusal("POST", SERVERS, ORDER)
-    assert (status, "stock" in text) == (400, True)
-    bed.ask("DELETE", f"/servers/{first}")
-    bed.after(10.0)
-    assert left() == 1
-    buy(bed)
-
-
-def test_cherry_emulator_spot_servers_have_separate_stock_and_may_vanish(
-    bed: EmulatorClient,
-) -> None:
-    bed.cloud.spot_stock["e5_1620v4", "eu_nord_1"] = 1
-    server = buy(bed, spot_market=True)
-    assert bed.json("GET", f"/servers/{server}")["spot_instance"] is True
-    assert bed.refusal("POST", SERVERS, {**ORDER, "spot_market": 1})[0] == 400
-    buy(bed, spot_market=False)
-    bed.cloud.vanish(server)
-    assert bed.refusal("GET", f"/servers/{server}")[0] == 404
-
-
-def test_cherry_emulator_spot_server_shows_its_notice_and_ends_at_that_time(
-    bed: EmulatorClient,
-) -> None:
-    server, plain = buy(bed, spot_market=True), buy(bed, hostname="plain")
-    bed.after(200.0)
-    bed.cloud.give_notice(server)
-    shown = {row["id"]: row["termination_date"] for row in bed.json("GET", SERVERS)}
-    assert shown == {server: "2027-01-15T08:05:20+00:00", plain: "None"}
-    bed.after(119.0)
-    assert said(bed, server)[0] == "active"
-    bed.after(1.0)
-    assert said(bed, server)[0] == "terminating"
-    bed.after(10.0)
-    assert list(in_list(bed)) == [plain]
-    with pytest.raises(AssertionError, match="no spot server"):
-        bed.cloud.give_notice(plain)
 
 
 def test_cherry_emulator_sold_out_plan_is_refused_on_both_markets(bed: EmulatorClient) -> None:
@@ -194,15 +65,6 @@ def test_cherry_emulator_credit_and_quota_can_be_exhausted(bed: EmulatorClient) 
     assert (status, "credit" in text) == (402, True)
     bed.cloud.credit, bed.cloud.quota = None, 1
     assert "limit" in bed.refusal("POST", SERVERS, ORDER)[1]
-
-
-def test_cherry_emulator_configured_failures_apply_only_to_their_pool(bed: EmulatorClient) -> None:
-    bed.cloud.spoil("workers", NO_STOCK, 2)
-    buy(bed, tags={"k8s-nodepool": "others"})
-    assert [bed.refusal("POST", SERVERS, ORDER)[0] for _ in range(2)] == [400, 400]
-    buy(bed)
-    bed.cloud.spoil("", NO_CREDIT)
-    assert bed.refusal("POST", SERVERS, ORDER)[0] == 402
 
 
 @pytest.mark.parametrize(
@@ -238,13 +100,6 @@ def test_cherry_emulator_refuses_a_body_that_is_not_json(bed: EmulatorClient) ->
         assert bed.refusal("POST", SERVERS, body)[0] == 400
 
 
-def test_cherry_emulator_accepts_ssh_keys_as_numbers_and_text(bed: EmulatorClient) -> None:
-    for keys in ([101], ["101"]):
-        server = bed.json("POST", SERVERS, {**ORDER, "ssh_keys": keys})
-        assert [each["id"] for each in server["ssh_keys"]] == [101]
-    assert bed.json("POST", SERVERS, {**ORDER, "ssh_keys": None})["ssh_keys"] == []
-
-
 def test_cherry_emulator_exposes_user_data_to_tests_only(bed: EmulatorClient) -> None:
     text = base64.b64encode(b"#!/bin/bash\necho example-bootstrap\n").decode()
     server = buy(bed, user_data=text, os_partition_size=60)
@@ -253,12 +108,6 @@ def test_cherry_emulator_exposes_user_data_to_tests_only(bed: EmulatorClient) ->
     assert order.os_partition_size == 60
     assert json.loads(bed.front.bodies[-1])["user_data"] == text
     assert text not in bed.ask("GET", f"/servers/{server}").body.decode()
-
-
-def test_cherry_emulator_allows_duplicate_hostnames_unless_configured(bed: EmulatorClient) -> None:
-    assert buy(bed) != buy(bed)
-    bed.cloud.unique_hostnames = True
-    assert "in use" in bed.refusal("POST", SERVERS, ORDER)[1]
 
 
 # -- pages
@@ -391,33 +240,3 @@ def test_cherry_emulator_log_shows_requests_and_never_the_token(bed: EmulatorCli
         (500, True),
     ]
     assert TOKEN not in repr(bed.front.log)
-
-
-def test_cherry_emulator_behaves_the_same_over_http() -> None:
-    cloud = CherryCloud(ManualClock(START), times=CherryDurations())
-    with CherryHttpServer(cloud) as server:
-        server.add_token(TOKEN)
-        one = cloud.add_server("workers").id
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        found = requests.get(f"{server.root}{SERVERS}", headers=headers, timeout=600)
-        assert (found.headers["X-Total-Count"], found.headers["Content-Type"][:16]) == (
-            "1",
-            "application/json",
-        )
-        gone = requests.delete(f"{server.root}/servers/{one}", headers=headers, timeout=600)
-        assert (gone.status_code, gone.content) == (204, b"")
-        assert "Content-Type" not in gone.headers
-        server.front.redirect = "http://elsewhere.example.invalid/v1/plans"
-        away = requests.get(
-            f"{server.root}/plans", headers=headers, timeout=600, allow_redirects=False
-        )
-        assert (away.status_code, away.headers["Location"]) == (301, server.front.redirect)
-        assert [call.status for call in server.log] == [200, 204, 301]
-
-
-def test_cherry_emulator_server_that_never_joins_is_deployed_normally(bed: EmulatorClient) -> None:
-    bed.cloud.spoil("workers", NEVER_JOINS)
-    server = buy(bed)
-    bed.after(200.0)
-    assert said(bed, server) == ("active", "deployed")
-    assert NOT_DEPLOYED.fails

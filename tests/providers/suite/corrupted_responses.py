@@ -48,7 +48,7 @@ RAW: tuple[str, ...] = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class SpoiltKind:
     """A kind of object. lists: where answers hold such objects. identity: the keys on the path to
     its id. sizes: its content decides its group's size or bounds. shared: it may concern several
     groups. owned: whether the rest of it names its owner; without that, no reader can know which
@@ -69,7 +69,7 @@ class Spoiler:
     the victim contains. others: ids of other objects of the kind. made: the corrupted object as it
     was sent; met: how often."""
 
-    kind: Kind
+    kind: SpoiltKind
     seed: str
     marks: Sequence[str]
     made: Any = None
@@ -314,32 +314,36 @@ def _retagged(server: Any) -> bool:
 TAGS = {"k8s-cluster": "ours", "k8s-nodepool": "bravo"}
 
 
-KINDS: Mapping[str, Mapping[str, Kind]] = {
+KINDS: Mapping[str, Mapping[str, SpoiltKind]] = {
     "alicloud": {
-        "ScalingGroup": Kind(key("ScalingGroups"), ("ScalingGroupId",), sizes=True),
-        "ScalingInstance": Kind(key("ScalingInstances"), ("InstanceId",)),
-        "ScalingConfiguration": Kind(key("ScalingConfigurations"), ("ScalingConfigurationId",)),
-        "InstanceType": Kind(key("InstanceTypes", "InstanceType"), ("InstanceTypeId",)),
+        "ScalingGroup": SpoiltKind(key("ScalingGroups"), ("ScalingGroupId",), sizes=True),
+        "ScalingInstance": SpoiltKind(key("ScalingInstances"), ("InstanceId",)),
+        "ScalingConfiguration": SpoiltKind(
+            key("ScalingConfigurations"), ("ScalingConfigurationId",)
+        ),
+        "InstanceType": SpoiltKind(key("InstanceTypes", "InstanceType"), ("InstanceTypeId",)),
     },
     "cherryservers": {
-        "Server": Kind(plain("id", "hostname"), ("id",), owned=_tagged, left=_retagged),
-        "Plan": Kind(whole("slug", "pricing"), ("slug",)),
+        "Server": SpoiltKind(plain("id", "hostname"), ("id",), owned=_tagged, left=_retagged),
+        "Plan": SpoiltKind(whole("slug", "pricing"), ("slug",)),
     },
     "exoscale": {
-        "InstancePool": Kind(key("instance-pools"), ("id",), sizes=True),
-        "Instance": Kind(key("instances"), ("id",)),
-        "SksCluster": Kind(key("sks-clusters"), ("id",), sizes=True, shared=True),
-        "Nodepool": Kind(key("sks-clusters", "nodepools"), ("id",), sizes=True),
-        "InstanceType": Kind(whole("cpus", "family"), ("id",)),
+        "InstancePool": SpoiltKind(key("instance-pools"), ("id",), sizes=True),
+        "Instance": SpoiltKind(key("instances"), ("id",)),
+        "SksCluster": SpoiltKind(key("sks-clusters"), ("id",), sizes=True, shared=True),
+        "Nodepool": SpoiltKind(key("sks-clusters", "nodepools"), ("id",), sizes=True),
+        "InstanceType": SpoiltKind(whole("cpus", "family"), ("id",)),
     },
     "huaweicloud": {
-        "NodePool": Kind(listed("NodePool"), ("metadata", "uid"), sizes=True),
-        "Node": Kind(listed("Node"), ("metadata", "uid")),
-        "Flavor": Kind(key("flavors"), ("name",)),
+        "NodePool": SpoiltKind(listed("NodePool"), ("metadata", "uid"), sizes=True),
+        "Node": SpoiltKind(listed("Node"), ("metadata", "uid")),
+        "Flavor": SpoiltKind(key("flavors"), ("name",)),
     },
     "clusterapi": {
-        "MachineDeployment": Kind(listed("MachineDeployment"), ("metadata", "name"), sizes=True),
-        "MachineSet": Kind(listed("MachineSet"), ("metadata", "name")),
-        "Machine": Kind(listed("Machine"), ("metadata", "name")),
+        "MachineDeployment": SpoiltKind(
+            listed("MachineDeployment"), ("metadata", "name"), sizes=True
+        ),
+        "MachineSet": SpoiltKind(listed("MachineSet"), ("metadata", "name")),
+        "Machine": SpoiltKind(listed("Machine"), ("metadata", "name")),
     },
 }
