@@ -50,7 +50,7 @@ test: $(STAMP) lint contracts ## everything that must pass
 	@$(MAKE) --no-print-directory -j 2 types unused unit
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
-test-fast: $(TEST_STAMP) lint contracts ## lint, import contracts, unit tests without the providers'
+test-fast: $(TEST_STAMP) lint contracts ## lint, import contracts, unit tests
 	$(PYTEST) -m "not slow and not strict" tests/unit $(ARGS)
 
 lint: $(TEST_STAMP) ## ruff
