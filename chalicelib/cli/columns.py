@@ -78,10 +78,8 @@ def age(created: float, now: float) -> str:
 # -- clusters
 
 
-def _mode_cell(row: ClusterRow, now: float) -> str:
-    return (
-        f"{row.mode_word} (paused)" if row.mode_word and row.is_paused(now) else row.mode_word or ""
-    )
+def _mode_cell(row: ClusterRow) -> str | None:
+    return f"{row.mode_word} (paused)" if row.mode_word and row.is_paused else row.mode_word
 
 
 def _health_cells(row: ClusterRow, now: float) -> Iterator[str]:
@@ -107,7 +105,9 @@ def _health_cells(row: ClusterRow, now: float) -> Iterator[str]:
 
 
 def _cluster_data(row: ClusterRow) -> dict[str, Any]:
-    return {name: value for name, value in as_json(row).items() if name != "isBraked"}
+    return {
+        name: value for name, value in as_json(row).items() if name not in ("isPaused", "isBraked")
+    }
 
 
 CLUSTERS = TableKind[ClusterRow](
@@ -117,7 +117,7 @@ CLUSTERS = TableKind[ClusterRow](
     empty="no cluster has a policy yet",
     columns=(
         Column("cluster", lambda row: row.name),
-        Column("mode", cell_at=_mode_cell, label="mode", values=lambda row: (row.mode_word or "",)),
+        Column("mode", _mode_cell, label="mode", values=lambda row: (row.mode_word or "",)),
         Column(
             "health",
             cell_at=lambda row, now: next(_health_cells(row, now)),

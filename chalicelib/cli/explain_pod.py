@@ -11,7 +11,7 @@ import msgspec
 from chalicelib.cli.arguments import namespaced
 from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
 from chalicelib.cli.output import Table
-from chalicelib.cli.plan_document import sureness
+from chalicelib.cli.plan_document import fields, sureness
 from chalicelib.cli.plan_output import by_pod, competing
 from chalicelib.model.plan import Plan, PodPlacement, Removal, UnschedulablePods
 from chalicelib.model.pod import Pod, PodClass
@@ -161,8 +161,7 @@ def _promised(context: ExplainContext, key: str, subject: str) -> PodPart | None
         data["group"] = group
         if number:
             data["number"] = number
-        sizes = {"from": scale_up.from_size, "to": scale_up.to_size, "max": scale_up.max}
-        data["growth"] = {"group": group, **sizes}
+        data["growth"] = fields(scale_up, "group from to max")
         growth = f"{scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max})"
         place = f"{which} of group {group}, which grows {growth}"
         says = f"{subject} is expected on {place}.{contest}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,7 +29,7 @@ from chalicelib.journal.metrics import key
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.memory import Memory
 from chalicelib.model.overview import ClusterOverview
-from chalicelib.model.pause import Pause
+from chalicelib.model.pause import Pause, in_force, whole
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
@@ -113,33 +113,12 @@ class StoredCluster(msgspec.Struct, frozen=True):
 # -- clusters
 
 
-class _ClusterState(msgspec.Struct, frozen=True):
-    """What the tables say of one cluster of a list. problem: why its policy or
-    its rows cannot be used."""
-
-    stored: StoredPolicy
-    passed: LastPass
-    pauses: tuple[Pause, ...]
-    problem: str
-    policy: Policy | None
-
-    def gauge(self, name: str, **labels: str) -> float | None:
-        """Return a gauge of the last pass, None where it left none."""
-        return carry_over.read(self.passed.carry_over).gauges.get(key(name, **labels))
-
-    def nodes(self, *states: str) -> int | None:
-        """Return the number of nodes in these states, None where no pass has counted them."""
-        counts = [self.gauge("nodes_count", state=state) for state in states]
-        known = [count for count in counts if count is not None]
-        return int(sum(known)) if known else None
-
-
 def clusters(store: Store) -> Listing:
     """Return every cluster with a policy."""
     if not_in_force := not_moved(store):
         warn(not_in_force)
     now = time.time()
-    rows = [_cluster_row(state, now) for state in _cluster_states(store)]
+    rows = _cluster_rows(store, now)
     pause_lines: list[str] = []
     for row in rows:
         for pause in row.pauses:
@@ -150,14 +129,14 @@ def clusters(store: Store) -> Listing:
     )
 
 
-def _cluster_states(store: Store) -> list[_ClusterState]:
-    """Return the state of every cluster. Warns about what cannot be read. Raises StoreError where
-    the table does not answer."""
+def _cluster_rows(store: Store, now: float) -> list[ClusterRow]:
+    """Return every cluster. Warns about what cannot be read. Raises StoreError where the table
+    does not answer."""
     policies = store.policies.all_current()
     deployment = known_settings(store) if policies else None
     passes = store.scan_states.passed_by([stored.name for stored in policies])
     pauses = store.pauses.all_current()
-    states = []
+    rows = []
     for stored in policies:
         problem = stored.problem
         last_pass = passes.get(stored.name, LastPass())
@@ -173,8 +152,8 @@ def _cluster_states(store: Store) -> list[_ClusterState]:
             warn(f"{stored.name}: {problem}")
         else:
             policy, problem = _policy_of(stored, deployment)
-        states.append(_ClusterState(stored, last_pass, paused, problem, policy))
-    return states
+        rows.append(_cluster_row(stored, last_pass, paused, policy, problem, now))
+    return rows
 
 
 def _policy_of(stored: StoredPolicy, deployment: Deployment | None) -> tuple[Policy | None, str]:
@@ -196,13 +175,21 @@ def _policy_of(stored: StoredPolicy, deployment: Deployment | None) -> tuple[Pol
         return None, f"{place}: {first.problem}{more}"
 
 
-def _cluster_row(state: _ClusterState, now: float) -> ClusterRow:
-    stored = state.stored
-    passes = views.passes_view(state.passed.state)
-    permission = permitted(state.policy) if state.policy is not None else None
-    interval = state.policy.scan_interval if state.policy is not None else None
+def _cluster_row(
+    stored: StoredPolicy,
+    last_pass: LastPass,
+    pauses: Sequence[Pause],
+    policy: Policy | None,
+    problem: str,
+    now: float,
+) -> ClusterRow:
+    """Return one cluster. problem: why its policy or its rows cannot be used."""
+    gauges = carry_over.read(last_pass.carry_over).gauges
+    passes = views.passes_view(last_pass.state)
+    permission = permitted(policy) if policy is not None else None
+    interval = policy.scan_interval if policy is not None else None
     planned = permission is not None and permission.plan
-    waiting = state.gauge("unschedulable_pods_count", type="unschedulable")
+    waiting = gauges.get(key("unschedulable_pods_count", type="unschedulable"))
     return ClusterRow(
         name=stored.name,
         version=stored.version,
@@ -211,15 +198,23 @@ def _cluster_row(state: _ClusterState, now: float) -> ClusterRow:
         last_pass=passes.last_pass,
         last_success=passes.last_success,
         last_error=passes.last_error,
-        health=views.health(interval, state.passed.state, now, planned=planned),
-        problem=state.problem or None,
-        pauses=tuple(map(views.pause_view, state.pauses)),
+        health=views.health(interval, last_pass.state, now, planned=planned),
+        problem=problem or None,
+        pauses=tuple(map(views.pause_view, pauses)),
         mode_word=(permission.word or None) if permission is not None else None,
-        nodes=state.nodes("ready", "unready"),
-        coming=state.nodes("notStarted", "unregistered"),
+        nodes=_nodes(gauges, "ready", "unready"),
+        coming=_nodes(gauges, "notStarted", "unregistered"),
         waiting=int(waiting) if waiting is not None else None,
-        is_braked=bool(state.gauge("brake")),
+        is_paused=whole(in_force(pauses, now)) is not None,
+        is_braked=bool(gauges.get(key("brake"))),
     )
+
+
+def _nodes(gauges: Mapping[str, float], *states: str) -> int | None:
+    """Return the number of nodes in these states, None where no pass has counted them."""
+    counts = [gauges.get(key("nodes_count", state=state)) for state in states]
+    known = [count for count in counts if count is not None]
+    return int(sum(known)) if known else None
 
 
 # -- groups

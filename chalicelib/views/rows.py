@@ -74,7 +74,7 @@ class Tone(StrEnum):
 class ClusterRow(msgspec.Struct, frozen=True, rename="camel"):
     """A cluster with a policy. last_error: of passes that fail. problem: why its policy or its rows
     cannot be used. pauses: ended ones, too. mode_word, nodes, coming, waiting: None where they are
-    not known. is_braked: the circuit breaker is tripped."""
+    not known. is_paused: as a whole. is_braked: the circuit breaker is tripped."""
 
     name: str
     version: int
@@ -90,15 +90,8 @@ class ClusterRow(msgspec.Struct, frozen=True, rename="camel"):
     nodes: int | None
     coming: int | None
     waiting: int | None
+    is_paused: bool = False
     is_braked: bool = False
-
-    def is_paused(self, now: float) -> bool:
-        """Return whether the whole cluster is paused."""
-        everything = PausedPart.ALL.value
-        return any(
-            pause.part == everything and not pause.group and pause.until > now
-            for pause in self.pauses
-        )
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
