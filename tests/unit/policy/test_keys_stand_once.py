@@ -22,6 +22,7 @@ from chalicelib.policy.options import ROWS
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.schema import fields_of
 from chalicelib.policy.vendors.settings import keys_of
+from tests.source_trees import nodes_of, parsed
 
 ROOT = Path(__file__).resolve().parents[3] / "chalicelib"
 
@@ -112,10 +113,9 @@ def _keys(form: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _literals(path: Path) -> set[str]:
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     return {
         node.value
-        for node in nodes
+        for node in nodes_of(parsed(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
 
