@@ -157,7 +157,7 @@ def _no_clock(policy: Policy) -> str:
     from chalicelib.model.errors import BadInput
 
     # as in names_and_times.py
-    from chalicelib.schedules.maintenance_windows import check_cron, check_zone
+    from chalicelib.schedules.cron import check_cron, check_zone
 
     try:
         for zone in zones:

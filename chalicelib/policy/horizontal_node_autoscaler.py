@@ -351,7 +351,7 @@ def _cron(rule_fields: ObjectFields) -> str:
         fields.unknown("schedule", 'write five fields of cron, like "47 20 * * *"')
         return ""
     # Loads cron and time zones, which a cluster without such objects must not pay for.
-    from chalicelib.schedules.maintenance_windows import check_cron
+    from chalicelib.schedules.cron import check_cron
 
     cron = " ".join(schedule.split())
     try:

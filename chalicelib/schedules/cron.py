@@ -1,4 +1,4 @@
-"""Computes the last and next occurrence of a cron expression on the clock of a time zone.
+"""Checks cron expressions, and computes their last and next occurrence on the clock of a time zone.
 
 Every pass evaluates every rule, so each pair of expression and zone is computed once per pass.
 Around clock changes cronsim's rules apply (see schedules/maintenance_windows.py). Whatever the
@@ -10,11 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import takewhile
+from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSim, CronSimError
+
+from chalicelib.model.errors import BadInput
+
+YEAR = 366 * 86400.0  # seconds
+SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # the beginning of a leap year
+_SAMPLE = 100  # occurrences whose gaps are compared
 
 _CHANGE = 3 * 3600.0  # longer than any zone's clock is set back
 _FEW = 8  # occurrences that may lie behind the one found, where a clock was set back
@@ -84,6 +90,47 @@ def occurrences(cron: str, zone: ZoneInfo, at: float, *, reverse: bool = False) 
     """Yield the instants of a validated expression strictly after `at`; reverse: strictly
     before, the latest first."""
     return (time.timestamp() for time in CronSim(cron, _shown(zone, at), reverse=reverse))
+
+
+def check_cron(cron: str) -> None:
+    """Raise BadInput, without a place, for an expression that is not five cron
+    fields or never matches."""
+    if len(cron.split()) != 5:
+        raise BadInput(
+            "", f"{cron[:60]!r} is not five fields of cron", 'write it like "0 22 * * 1-5"'
+        )
+    try:
+        comes = next(CronSim(cron, SOME_DAY), None)
+    except (CronSimError, ValueError, AssertionError) as error:
+        detail = str(error)
+        raise BadInput(
+            "",
+            f"{cron[:60]!r} is not cron{f' ({detail[:60]})' if detail else ''}",
+            'write minute, hour, day of the month, month, day of the week, like "0 22 * * 1-5"',
+        ) from None
+    if comes is None:
+        raise BadInput(
+            "", f"{cron[:60]!r} never comes", 'write a day that exists, like "0 22 * * 1-5"'
+        )
+
+
+def check_zone(name: str) -> None:
+    """Raise BadInput, without a place, for a time zone that is not in the zone database."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: a directory of zones, such as America
+        raise BadInput(
+            "", f"{name[:60]!r} is not a time zone", "write it like Europe/Zurich or UTC"
+        ) from None
+
+
+def shortest_gap(cron: str) -> float:
+    """Return the shortest time in seconds between openings, on a clock that never changes.
+    cron: a validated expression."""
+    begin = SOME_DAY.timestamp()
+    soon = takewhile(lambda at: at <= begin + 5 * YEAR, occurrences(cron, ZoneInfo("UTC"), begin))
+    starts = list(islice(soon, _SAMPLE))
+    return min((b - a for a, b in pairwise(starts)), default=YEAR)
 
 
 def _shown(zone: ZoneInfo, at: float) -> datetime:

@@ -14,16 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from itertools import islice, pairwise, takewhile
+from itertools import takewhile
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
-
-from chalicelib.model.errors import BadInput
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.schedules.cron import occurrences
+from chalicelib.schedules.cron import SOME_DAY, YEAR, occurrences
 
 
 class WindowTimes(Protocol):
@@ -54,13 +50,10 @@ class Window(WindowTimes, Protocol):
         """Return its name in messages; empty where it has none."""
 
 
-_YEAR = 366 * 86400.0
 _AMBIGUOUS = 3 * 3600.0  # longer than any zone's clock is set back
 # openings and closings, times windows, that are checked before the answer is "unknown"
 _STEPS = 400
 _MANY_STEPS = 3000  # the same limit where nothing waits for the answer
-_SAMPLE = 100
-_SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # the beginning of a leap year
 
 
 def outside(windows: Sequence[Window], now: float) -> Reason | None:
@@ -127,7 +120,7 @@ def next_allowed(windows: Sequence[Window], now: float) -> float | None:
 
 def never_allowed(windows: Sequence[Window]) -> bool:
     """Return whether these windows certainly never allow a removal, checked over one year."""
-    return _next(windows, _SOME_DAY.timestamp(), _MANY_STEPS) == math.inf
+    return _next(windows, SOME_DAY.timestamp(), _MANY_STEPS) == math.inf
 
 
 def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
@@ -136,7 +129,7 @@ def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
     at = now
     allowing = [window for window in windows if window.removals]
     for _ in range(steps // max(1, len(windows))):
-        if at > now + _YEAR:
+        if at > now + YEAR:
             return math.inf
         ends = [
             end
@@ -157,47 +150,6 @@ def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
                 return math.inf
             at = min(starts)
     return None
-
-
-def check_cron(cron: str) -> None:
-    """Raise BadInput, without a place, for an expression that is not five cron
-    fields or never matches."""
-    if len(cron.split()) != 5:
-        raise BadInput(
-            "", f"{cron[:60]!r} is not five fields of cron", 'write it like "0 22 * * 1-5"'
-        )
-    try:
-        comes = next(CronSim(cron, _SOME_DAY), None)
-    except (CronSimError, ValueError, AssertionError) as error:
-        detail = str(error)
-        raise BadInput(
-            "",
-            f"{cron[:60]!r} is not cron{f' ({detail[:60]})' if detail else ''}",
-            'write minute, hour, day of the month, month, day of the week, like "0 22 * * 1-5"',
-        ) from None
-    if comes is None:
-        raise BadInput(
-            "", f"{cron[:60]!r} never comes", 'write a day that exists, like "0 22 * * 1-5"'
-        )
-
-
-def check_zone(name: str) -> None:
-    """Raise BadInput, without a place, for a time zone that is not in the zone database."""
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # OSError: a directory of zones, such as America
-        raise BadInput(
-            "", f"{name[:60]!r} is not a time zone", "write it like Europe/Zurich or UTC"
-        ) from None
-
-
-def shortest_gap(cron: str) -> float:
-    """Return the shortest time in seconds between openings, on a clock that never changes.
-    cron: a validated expression."""
-    begin = _SOME_DAY.timestamp()
-    soon = takewhile(lambda at: at <= begin + 5 * _YEAR, occurrences(cron, ZoneInfo("UTC"), begin))
-    starts = list(islice(soon, _SAMPLE))
-    return min((b - a for a, b in pairwise(starts)), default=_YEAR)
 
 
 def closes(window: WindowTimes, now: float) -> float | None:

@@ -86,7 +86,7 @@ def _days(text: str) -> int:
 
 
 def _zone(text: str) -> str:
-    from chalicelib.schedules.maintenance_windows import check_zone
+    from chalicelib.schedules.cron import check_zone
 
     try:
         check_zone(text)

@@ -38,7 +38,7 @@ def _parse_cron(value: str) -> str:
     if len(value) > 128:
         problem = f"{quote(value)} is longer than 128 characters"
         raise BadInput("", problem, "write it shorter, or as several windows")
-    from chalicelib.schedules.maintenance_windows import check_cron
+    from chalicelib.schedules.cron import check_cron
 
     cron = " ".join(value.split())
     check_cron(cron)
@@ -50,7 +50,7 @@ def _parse_zone(value: str) -> str:
         raise BadInput(
             "", f"{quote(value)} is not a time zone", "write it like Europe/Zurich or UTC"
         )
-    from chalicelib.schedules.maintenance_windows import check_zone
+    from chalicelib.schedules.cron import check_zone
 
     check_zone(value)
     return value
@@ -66,7 +66,7 @@ STAYS_OPEN = "How long it stays open, from 1m to 744h, in real time, also across
 
 @lru_cache(maxsize=256)
 def _shortest_gap(cron: str) -> float:
-    from chalicelib.schedules.maintenance_windows import shortest_gap
+    from chalicelib.schedules.cron import shortest_gap
 
     return shortest_gap(cron)
 

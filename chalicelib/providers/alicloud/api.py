@@ -111,8 +111,8 @@ class Line:
     def call(
         self, action: str, params: Mapping[str, str], kind: type[T], *, safe: bool = True
     ) -> T:
-        """Return the response to one action. safe: it may be repeated. Raises ProviderError whose
-        message begins with the action."""
+        """Return the response to one action. kind: the type of the response. safe: it may be
+        repeated. Raises ProviderError whose message begins with the action."""
         call = VendorRequest(
             "POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=safe
         )
@@ -462,16 +462,16 @@ class AlicloudApi:
         zones = reader.read(ids)
         return zones, reader.denied
 
-    def _switch_zone(self, name: str) -> str:
+    def _switch_zone(self, switch_id: str) -> str:
         answer = self._vpc.call(
             "DescribeVSwitches",
-            {"RegionId": self._region, "VSwitchId": name},
+            {"RegionId": self._region, "VSwitchId": switch_id},
             decoding.VSwitchesAnswer,
         )
         listed = decoding.read_each(
             answer.v_switches, decoding.VSwitch, lambda switch: switch.v_switch_id
         )
-        return next((switch.zone_id for switch in listed if switch.v_switch_id == name), "")
+        return next((switch.zone_id for switch in listed if switch.v_switch_id == switch_id), "")
 
     def taken_back(self) -> frozenset[str]:
         """Return the instances of the region that ECS has announced to take back, of all groups and
@@ -510,14 +510,14 @@ class AlicloudApi:
         )
         return denied
 
-    def ecs_instance(self, name: str) -> EcsInstance | None:
+    def ecs_instance(self, instance_id: str) -> EcsInstance | None:
         """Return an instance as ECS describes it; None if ECS does not list it, or not to this
         key."""
-        page = self._ecs_instances({"InstanceIds": msgspec.json.encode([name]).decode()})
+        page = self._ecs_instances({"InstanceIds": msgspec.json.encode([instance_id]).decode()})
         listed = decoding.read_each(
             page.instances, EcsInstance, lambda instance: instance.instance_id
         )
-        return next((instance for instance in listed if instance.instance_id == name), None)
+        return next((instance for instance in listed if instance.instance_id == instance_id), None)
 
     def _ecs_instances(self, params: Params) -> decoding.EcsInstancesPage:
         region = {"RegionId": self._region, "MaxResults": str(_PER_PAGE)}
@@ -531,9 +531,9 @@ class AlicloudApi:
         )
 
     def launch_template(self, template: str, version: str) -> LaunchTemplateData:
-        """Return one version of a launch template; "Default" and "Latest" are versions too. Raises
-        NotFound. A numbered version never changes and is cached for 24 h; the others can be changed
-        and are cached for 5 min."""
+        """Return one version of the launch template with this id; "Default" and "Latest" are
+        versions too. Raises NotFound. A numbered version never changes and is cached for 24 h; the
+        others can be changed and are cached for 5 min."""
         numbered = version.isascii() and version.isdigit()
         name = f"{template}/{version}"
 
@@ -548,19 +548,20 @@ class AlicloudApi:
     def scale(
         self,
         group: str,
-        kind: str,
+        adjustment: str,
         value: int,
         *,
         token: str,
         at_once: bool,
         metadata: Mapping[str, str],
     ) -> Accepted:
-        """Call ScaleWithAdjustment. kind: TotalCapacity or QuantityChangeInCapacity; token: the
-        ClientToken, at most 64 ASCII characters; at_once: SyncActivity."""
+        """Call ScaleWithAdjustment. adjustment: TotalCapacity or QuantityChangeInCapacity; token:
+        the ClientToken, at most 64 ASCII characters; at_once: SyncActivity, the
+        activity starts now; otherwise only the desired number changes."""
         params = {
             "RegionId": self._region,
             "ScalingGroupId": group,
-            "AdjustmentType": kind,
+            "AdjustmentType": adjustment,
             "AdjustmentValue": str(value),
             "SyncActivity": "true" if at_once else "false",
             "ActivityMetadata": msgspec.json.encode(metadata, order="deterministic").decode(),
@@ -578,7 +579,8 @@ class AlicloudApi:
     def remove(
         self, group: str, instances: Sequence[str], *, token: str, decrease: bool = True
     ) -> Accepted:
-        """Call RemoveInstances for at most 20 instances, with IgnoreInvalidInstance."""
+        """Call RemoveInstances for at most 20 instances, with IgnoreInvalidInstance. decrease: the
+        desired capacity falls by as many, so that ESS replaces none."""
         if not 1 <= len(instances) <= IDS:
             raise InvalidRequest(
                 f"RemoveInstances: {len(instances)} instances in one call, 1 to {IDS} are allowed"
@@ -649,8 +651,8 @@ def _through(
     known: float,
     unknown: float,
 ) -> dict[str, T]:
-    """Return items by name, from the shared cache or the vendor. known, unknown: seconds to cache
-    existing and missing items."""
+    """Return items by name, from the shared cache or the vendor. lot: names in one request. known,
+    unknown: seconds to cache existing and missing items."""
     names = list(dict.fromkeys(filter(None, names)))
     items = cache.get(names)
     missing = [name for name in names if name not in items]
@@ -667,8 +669,8 @@ def _lots(names: Sequence[str], size: int) -> list[Sequence[str]]:
     return [once[at : at + size] for at in range(0, len(once), size)]
 
 
-def _listed(name: str, values: Sequence[str]) -> Params:
-    return {f"{name}.{number}": value for number, value in enumerate(values, 1)}
+def _listed(parameter: str, values: Sequence[str]) -> Params:
+    return {f"{parameter}.{number}": value for number, value in enumerate(values, 1)}
 
 
 def _checked_token(token: str) -> str:

@@ -35,10 +35,10 @@ class WaitLimit:
 class CallPace:
     """The pace of calls of one product in one region with one account, for one pass. key: names
     the owner of the limit, never a secret; determined at the first call (raises ProviderError).
-    burst: seconds' worth of calls at once; lot: calls reserved at a time, and the minimum burst.
-    For a limit of a number of calls in every second, use burst 0 and lot 1, which spaces calls
-    evenly. A bucket that can be emptied at once and refills meanwhile would allow twice as many in
-    its first second."""
+    rate: calls per second. burst: seconds' worth of calls at once. lot: calls reserved at a time,
+    and the minimum burst. For a limit of a number of calls in every second, use burst 0 and lot 1,
+    which spaces calls evenly. A bucket that can be emptied at once and refills meanwhile would
+    allow twice as many in its first second."""
 
     def __init__(
         self,

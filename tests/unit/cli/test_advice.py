@@ -36,8 +36,7 @@ from chalicelib.model.operation import Operation, OperationKind, OperationState,
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.headroom import Headroom
 from chalicelib.policy.settings.schedules import Schedule
-from chalicelib.schedules.cron import occurrences
-from chalicelib.schedules.maintenance_windows import check_cron
+from chalicelib.schedules.cron import check_cron, occurrences
 from chalicelib.store.gauge_ring import GaugePoint
 from tests.operations import new_operation
 from tests.unit.policy.policy_documents import with_spec

@@ -15,14 +15,12 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.schedules.cron import check_cron, check_zone, shortest_gap
 from chalicelib.schedules.maintenance_windows import (
     allowed_for,
-    check_cron,
-    check_zone,
     never_allowed,
     next_allowed,
     outside,
-    shortest_gap,
 )
 from tests.unit.plan.selection_builder import SelectionBuilderPool, goes, why
 

@@ -3,7 +3,7 @@ pods at the lowest cost.
 
 Every load is a column, and every ask is a row that requires at least its pods. A load may carry
 more pods than are left; the surplus pods are not placed. The dual values of the rows are the prices
-at which `pricing_problem` values pods.
+at which `Pricer` (node_filling.py) values pods.
 """
 
 from __future__ import annotations
