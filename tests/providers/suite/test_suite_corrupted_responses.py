@@ -1,7 +1,8 @@
 """Whatever one object of a vendor's answer contains, the provider answers, and other groups
 are as without the object.
 
-Runs twenty seeds for each kind of object; OUTSCALER_CORRUPTED_SEEDS=500 runs 500.
+Runs eight seeds for each kind of object, `make test-slow` twenty, OUTSCALER_CORRUPTED_SEEDS=500
+500.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.node import Node
 from chalicelib.providers.kit.base import Observation
 from infra.emulators.vendor_common.server import unchanged
+from tests.amounts import examples
 from tests.providers.suite.conftest import BENCHES
 from tests.providers.suite.corrupted_responses import KINDS, Spoiler, planned, problems
 
-_SEEDS = int(os.environ.get("OUTSCALER_CORRUPTED_SEEDS", "20"))
+_SEEDS = int(os.environ.get("OUTSCALER_CORRUPTED_SEEDS", examples(8, 20)))
 _LONGEST = 20.0  # seconds of CPU time for one observation and its plan
 _NAMES, _SIZES, _MOST, _VICTIM = ("alpha", "bravo", "carol"), (3, 2, 1), (10, 8, 9), 1
 _TYPES = {
@@ -120,6 +122,7 @@ def test_provider_uncorrupted_observation_plans_nothing(scene: SuiteCorruptedFix
     assert not planned(scene.good, scene.nodes, scene.bench.now())
 
 
+@pytest.mark.more
 def test_provider_corrupted_object_fails_no_pass_and_changes_no_other_group(
     scene: SuiteCorruptedFixture,
 ) -> None:
