@@ -18,7 +18,6 @@ from chalicelib.model.memory import GroupMemory
 from chalicelib.model.overview import GroupOverview
 from chalicelib.model.plan import GroupVerdict, Plan, RuleVerdict, ScaleUp, UnschedulablePods
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO, NoPrice, Price, price_book
@@ -96,7 +95,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         *learned_facts,
         *risk_facts,
         ("nodes that should go", lifecycle_view.count_words(due)),
-        *_rests(plan.notes, name),
+        *_rests(plan, name),
         ("consolidation", purchase_words),
     )
     gaps = weakening(plan, removal=False)
@@ -138,10 +137,10 @@ def _own_nodes_table(context: ExplainContext, nodes: Iterable[str]) -> Table:
     return Table(("node", "result"), tuple(rows), title="Its nodes")
 
 
-def _rests(notes: Iterable[Reason], group: str) -> list[tuple[str, str]]:
+def _rests(plan: Plan, group: str) -> list[tuple[str, str]]:
     """Return why the group's nodes are not renewed for a while."""
-    rests = (note for note in notes if note.code is ReasonCode.RENEWAL_RESTS)
-    return [("renewal", sentence(note)) for note in rests if note.params.get("group") == group]
+    rests = (note for note in plan.rests if note.params.get("group") == group)
+    return [("renewal", sentence(note)) for note in rests]
 
 
 def _state_data(

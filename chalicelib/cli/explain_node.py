@@ -16,13 +16,14 @@ from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, we
 from chalicelib.cli.output import Table
 from chalicelib.cli.plan_document import encoded
 from chalicelib.cli.plan_output import on_node
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
 from chalicelib.model.plan import Plan, Removal, Restart
 from chalicelib.model.pod import Pod
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.settings.spot import InterruptionAction, RebalanceAction
 from chalicelib.reasons.text import disruption_words, sentence

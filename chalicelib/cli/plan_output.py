@@ -8,6 +8,7 @@ from itertools import groupby
 
 from chalicelib.cli.output import Block, Table
 from chalicelib.cli.plan_document import rule_key, unread_providers
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.plan import (
     Contest,
     GroupVerdict,
@@ -20,7 +21,7 @@ from chalicelib.model.plan import (
     ScaleUp,
     UnschedulablePods,
 )
-from chalicelib.model.reason import DisruptionReason, ReasonCode
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
 from chalicelib.reasons.text import lasting_first, sentence, text
@@ -309,17 +310,15 @@ def _unremovable_rows(unremovable: Sequence[NodeVerdict]) -> list[tuple[str, ...
     for verdict in unremovable:
         reason = verdict.reason
         rule = [reason.code.value]
-        if reason.code is ReasonCode.BLOCKED_BY_POD:
-            rule.append(str(reason.params.get("rule", "")))
-            rule.append(str(reason.params.get("budget", "")))
+        if reason.drain_rule:
+            rule += [reason.drain_rule, str(reason.params.get("budget", ""))]
         by_rule.setdefault(tuple(rule), []).append(verdict)
     rows: list[tuple[str, ...]] = []
     for (code, *_), verdicts in sorted(by_rule.items()):
         first = verdicts[0].reason
         why = sentence(first)
         if len(verdicts) > 1:
-            is_about_pods = first.code is ReasonCode.BLOCKED_BY_POD
-            why = f"{why}, and others alike" if is_about_pods else text(first)
+            why = f"{why}, and others alike" if first.drain_rule else text(first)
         nodes = some([verdict.node for verdict in verdicts])
         rows.append((nodes, code, why))
     return rows

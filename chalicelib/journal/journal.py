@@ -22,11 +22,12 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.journal import carry_over
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import REPLACED_BY, REPLACES, SAVES, Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Plan
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.store.journal import CounterTotals, JournalEntry
 from chalicelib.store.leases import LastPass, PassFailure

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from chalicelib.cluster.errors import ClusterError
 from chalicelib.journal.metrics import BUCKETS, COSTS, Values, key, parts
 from chalicelib.journal.operation_events import OperationStep, kept
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.errors import BadInput
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.memory import JoinStatistics
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit.errors import ProviderError

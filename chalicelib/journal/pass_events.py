@@ -28,7 +28,8 @@ from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import REPLACES, OperationKind, OperationSpec
 from chalicelib.model.plan import Plan, Removal, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time

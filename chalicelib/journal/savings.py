@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from chalicelib.model.cluster_bill import Savings
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind, OperationState
-from chalicelib.model.reason import DisruptionReason
 
 HOUR, DAY = 3600.0, 86400.0
 REMOVAL, REPLACEMENT, OVERLAP, FAILED = "removal", "replacement", "overlap", "failedReplacement"

@@ -11,9 +11,10 @@ from fractions import Fraction
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.operation import AwaitedPods, Operation
-from chalicelib.model.reason import DisruptionReason, Reason
+from chalicelib.model.reason import Reason
 from chalicelib.model.scaling_rules import RuleObject
 
 HOUR = 3600.0

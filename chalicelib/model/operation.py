@@ -16,7 +16,7 @@ from enum import StrEnum
 
 import msgspec
 
-from chalicelib.model.reason import DisruptionReason
+from chalicelib.model.disruption_reason import DisruptionReason
 
 
 class OperationKind(StrEnum):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.operation import Operation
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 
 
@@ -308,6 +309,11 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     consolidation: ConsolidationReport | None = None  # None: it is off
     lifecycle: tuple[LifecycleVerdict, ...] = ()
     ended_replacements: tuple[EndedReplacement, ...] = ()
+
+    @property
+    def rests(self) -> list[Reason]:
+        """The notes on groups whose new nodes are no better than those that they replace."""
+        return [note for note in self.notes if note.code is ReasonCode.RENEWAL_RESTS]
 
     @property
     def waits_for_pods(self) -> float:

@@ -25,6 +25,7 @@ class ReasonRow(msgspec.Struct, frozen=True):
     detail: str = ""  # the numbers behind it, shown in brackets
     tile: str = ""  # what nodes are that stay for it, on a cluster's page
     need: str = ""  # what is the matter with the node that it is a note on, on a cluster's page
+    due: str = ""  # what a node is that it keeps although it is sick, too old or outdated
     # how an operator ends it, for `explain node`; may name {cluster}, {threshold}, {cooldown}
     advice: str = ""
     remedy: str = ""  # how its author lets a pod go that blocks its node
@@ -37,6 +38,10 @@ class ReasonRow(msgspec.Struct, frozen=True):
     momentary: bool = False
     awaited: bool = False  # a replacement that is ready waits for its end, but not for ever
     unjudged: bool = False  # the node could not be judged, so its timer stands still
+    tried: bool = False  # a simulation found it, which is not repeated for a while
+    later: bool = False  # the node goes when others have gone
+    replaceable: bool = False  # the node may go if another one comes first
+    at_maximum: bool = False  # the group, or its pool, has no room for another node
 
 
 class ReasonCode(StrEnum):
@@ -233,6 +238,7 @@ class ReasonCode(StrEnum):
         "MaxNodeGroupSizeReached",
         "max node group size reached",
         detail="max {max}",
+        at_maximum=True,
         meaning="raise `max`",
     )
     GROUP_UNREADABLE = ReasonRow(
@@ -320,6 +326,7 @@ class ReasonCode(StrEnum):
         "PoolMaxSizeReached",
         "max pool size reached",
         detail="pool {pool}, max {max}",
+        at_maximum=True,
         meaning=(
             "the groups of the vendor's pool have together reached the pool's maximum: raise it "
             "there"
@@ -707,6 +714,7 @@ class ReasonCode(StrEnum):
         detail="size {target}, min {min}",
         tile="at the minimum of their group",
         advice="lower the group's minimum",
+        replaceable=True,
         meaning="lower `min`",
     )
     MINIMAL_RESOURCE_LIMIT = ReasonRow(
@@ -714,6 +722,7 @@ class ReasonCode(StrEnum):
         "minimal resource limit exceeded",
         detail="{resources}",
         advice="lower the cluster's minimum: coresTotal, memoryTotal, gpuTotal",
+        replaceable=True,
         meaning=(
             "the cluster would fall below the lower bound of `coresTotal`, `memoryTotal` or "
             "`gpuTotal`"
@@ -759,6 +768,7 @@ class ReasonCode(StrEnum):
             "make room for the pod on other nodes, or let it ask for less; explain pod with "
             "--remove-node shows what each group has against it"
         ),
+        tried=True,
         meaning="the named pod fits on no other node; the text has the scheduler's counts",
     )
     # pod, rule, and the rule's own parameters
@@ -767,6 +777,7 @@ class ReasonCode(StrEnum):
         "blocked by pod {pod}",
         detail="{rule}: {rule:sentence}; {rule:remedy}",
         tile="blocked by a pod",
+        tried=True,
         meaning="a pod blocks the node; the rules are in the next table",
     )
     BLOCKED_BY_ON_COMPLETION_POD = ReasonRow(
@@ -795,6 +806,7 @@ class ReasonCode(StrEnum):
             "nothing but time; maxDrainParallelism and maxScaleDownParallelism say how many at once"
         ),
         awaited=True,
+        later=True,
         meaning="the maximum number of nodes is being removed already",
     )
     ATOMIC_FAILED = ReasonRow(
@@ -852,6 +864,7 @@ class ReasonCode(StrEnum):
             "--yes lifts it for a while"
         ),
         awaited=True,
+        later=True,
         meaning=(
             "`spec.maxDisruption` allows no more removals this hour; the message has the next time"
         ),
@@ -863,6 +876,7 @@ class ReasonCode(StrEnum):
         tile="held by a disruption budget",
         advice="nothing but time; spec.disruptionBudgets says how many at once, and when",
         awaited=True,
+        later=True,
         meaning=(
             "as many nodes of its pool are on their way out, or not ready, as a [disruption "
             "budget](reference/consolidation.md#disruption-budgets) allows; the message names "
@@ -878,6 +892,7 @@ class ReasonCode(StrEnum):
         detail="{nodes} of {of} nodes at once, share {share:.0%}",
         advice="see whether so many nodes may really go, then: outscaler release {cluster}",
         awaited=True,
+        later=True,
         meaning=(
             "a plan would have removed more than `maxDisruption.share` at once: review "
             "`outscaler plan`, then run `outscaler release NAME` "
@@ -958,6 +973,7 @@ class ReasonCode(StrEnum):
         detail="pool {pool}, min {min}",
         tile="at the minimum of their pool",
         advice="lower the minimum of the pool that its group is part of",
+        replaceable=True,
         meaning="the groups of its pool are together at the pool's minimum",
     )
     RULE_NEEDS_NODE = ReasonRow(
@@ -965,6 +981,7 @@ class ReasonCode(StrEnum):
         "rule {rule} needs it",
         detail="without it {metric} would be at {rate:g}%, above {above}%",
         advice="raise the rule's threshold, or switch the rule off: it would buy the node again",
+        replaceable=True,
         meaning=(
             "without it a metric rule would buy a node: [raise its "
             "threshold](policy.md#specrules), or switch the rule off"
@@ -1175,6 +1192,7 @@ class ReasonCode(StrEnum):
         advice="nothing but time; consolidation.confirmAfter says how long",
         momentary=True,
         awaited=True,
+        due="not as its group is defined, to be confirmed",
         meaning=(
             "the move is wanted, and begins if a pass at least `confirmAfter` later still wants it"
         ),
@@ -1333,6 +1351,7 @@ class ReasonCode(StrEnum):
         "NodeDrifted",
         "node {node} is not as its group is defined now",
         detail="{detail}",
+        due="not as its group is defined, only reported",
         meaning="the node is not as its group would create it now; `drift: replace` replaces it",
     )
     GROUP_BUSY = ReasonRow(
@@ -1354,6 +1373,7 @@ class ReasonCode(StrEnum):
         tile="not sick for long enough",
         advice="nothing but time; nodeLifecycle.repair says how long",
         awaited=True,
+        due="sick not for long enough yet",
         meaning="a condition of `repair` is present, but not for the time `after` yet",
     )
     CONDITION_PAUSES = ReasonRow(
@@ -1486,6 +1506,7 @@ class ReasonCode(StrEnum):
             "wait until its pods are healthy, add replicas, or let the budget allow a disruption"
         ),
         fix="loosen the disruption budgets",
+        awaited=True,
         meaning=(
             "its budget allows no disruption now: [drains blocked by a "
             "budget](#drains-blocked-by-a-disruption-budget)"
@@ -1541,22 +1562,6 @@ class ReasonCode(StrEnum):
     )
 
 
-AT_MAXIMUM = frozenset({ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE})
-"""Why a group, or its pool, has no room for another node."""
-
-
-class DisruptionReason(StrEnum):
-    """Why nodes go; a policy's disruptionBudgets name these words, but for the
-    last, which nothing limits."""
-
-    UNNEEDED = "unneeded"
-    CONSOLIDATION = "consolidation"
-    EXPIRED = "expired"
-    DRIFTED = "drifted"
-    REPAIR = "repair"
-    INTERRUPTED = "interrupted"
-
-
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
     """A code with the numbers behind it: amounts in the resource's own unit,
     instants in epoch seconds."""
@@ -1569,6 +1574,11 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return a hashable key that is equal for equal reasons; a reason itself contains
         a dict and cannot be one."""
         return self.code, tuple(sorted(self.params.items()))
+
+    @property
+    def drain_rule(self) -> str:
+        """Return the code of the rule by which a pod blocks its node, "" for another reason."""
+        return str(self.params.get("rule", "")) if self.code is ReasonCode.BLOCKED_BY_POD else ""
 
     @staticmethod
     def of(code: ReasonCode, **params: str | int | float) -> Reason:

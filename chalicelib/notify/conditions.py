@@ -20,7 +20,7 @@ from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan, UnschedulablePods
-from chalicelib.model.reason import AT_MAXIMUM, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import sentence
@@ -250,7 +250,7 @@ def _groups_at_max(facts: ClusterFacts) -> Iterator[NoticeCondition]:
         group
         for verdict in (facts.plan.unschedulable if facts.plan else ())
         for group, reasons in verdict.reasons.items()
-        if any(reason.code in AT_MAXIMUM for reason in reasons)
+        if any(reason.code.row.at_maximum for reason in reasons)
     }
     for group in sorted(at_max):
         message = f"group {group} is at its maximum, and pods wait"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.cluster import errors as kube
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.operation import Operation
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.operations.kube_node_api import KubeNodes
 from chalicelib.operations.step_context import Recheck, StepContext
 from chalicelib.policy.settings.cluster_policy import Policy

@@ -252,9 +252,8 @@ def _sick_groups(details: ClusterDetails) -> list[Need]:
 
 def _resting(details: ClusterDetails) -> list[Need]:
     """Return the groups whose new nodes are no better than those that they replace."""
-    notes = [note for note in details.plan.notes if note.code is ReasonCode.RENEWAL_RESTS]
     needs = []
-    for note in notes[:LISTED]:
+    for note in details.plan.rests[:LISTED]:
         group = str(note.params.get("group", ""))
         name = details.name_of(group)
         command = shlex.join(("outscaler", "retry", details.summary.name, "group", name))

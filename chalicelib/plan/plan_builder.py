@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Replacement
 from chalicelib.model.node import Node
 from chalicelib.model.operation import (
@@ -35,7 +36,7 @@ from chalicelib.model.operation import (
 from chalicelib.model.plan import Plan, Removal, Repair, Restart, ScaleUp
 from chalicelib.model.pod import Pod
 from chalicelib.model.purchases import awaited_pods
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.prices import price_book
 from chalicelib.plan.removal.consolidation.eligibility import protected_time

@@ -66,7 +66,7 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NoPrice(msgspec.Struct, frozen=True):
-    """A node has no price. detail: why, for ReasonCode.NO_PRICE."""
+    """A node has no price. detail: why."""
 
     detail: str
 

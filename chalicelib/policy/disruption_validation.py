@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
 from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy
 from chalicelib.policy.settings.cluster_options import Options

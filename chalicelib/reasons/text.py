@@ -23,24 +23,18 @@ from types import MappingProxyType
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.quantity import format_amount, format_duration
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 
-_DISRUPTIONS = {
-    DisruptionReason.EXPIRED.value: "because of age",
-    DisruptionReason.DRIFTED.value: "because of drift",
-    DisruptionReason.REPAIR.value: "because of a fault",
-    DisruptionReason.INTERRUPTED.value: "because of an interruption",
-}
+_BECAUSE = {"": ""} | {why.value: why.row.because for why in DisruptionReason}
 
 
 def disruption_words(reason: str) -> str:
     """Return why nodes go, as the end of a sentence: `because of age`; "" for nodes that are not
     needed. reason: a DisruptionReason, or the word of another release."""
-    if reason in ("", DisruptionReason.UNNEEDED.value):
-        return ""
-    return _DISRUPTIONS.get(reason, f"for {reason}")
+    return _BECAUSE.get(reason, f"for {reason}")
 
 
 def text(reason: Reason) -> str:
@@ -185,11 +179,11 @@ def _gap(reason: Reason, name: str) -> str:
     return "" if gap in (0.0, 1.0) else f"{gap:.1%}"
 
 
-_RENEWED = {"drifted": "drift", "expired": "age", "repair": "repair"}
+_RENEWALS = {why.value: why.row.renewal for why in DisruptionReason if why.row.renewal}
 
 
 def _renewal(reason: Reason, name: str) -> str:
-    return _RENEWED.get(_plain(reason, name), "renewal")
+    return _RENEWALS.get(_plain(reason, name), "renewal")
 
 
 def _inner(reason: Reason, name: str) -> Reason:

@@ -131,11 +131,7 @@ def removal(
     short = reason.partition(" ")[0]
     if node_memory is not None and (why := node_memory.why) is not None:
         reason = text(why)
-        short = (
-            str(why.params.get("rule", why.code))
-            if why.code is ReasonCode.BLOCKED_BY_POD
-            else why.code.value
-        )
+        short = why.drain_rule or why.code.value
     own = f"Outscaler keeps the node: {short}"[:TEXT] if short else ""
     return Judged(
         ShadowVerdict.REFUSED, (reason or "it was not unneeded at the last pass")[:TEXT], own=own

@@ -11,9 +11,10 @@ from types import MappingProxyType
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Memory, Replacement, ReplacementState
 from chalicelib.model.plan import ConsolidationReport, Move, NodeVerdict, Plan, PoolCost
-from chalicelib.model.reason import DisruptionReason, Reason
+from chalicelib.model.reason import Reason
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.reasons.words import counted, money, some

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.operation import MOST_PODS, OperationKind, OperationState
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.reasons.text import disruption_words
 from chalicelib.reasons.words import counted, money, some
 from chalicelib.store.journal import UNREADABLE, JournalEntry

@@ -8,38 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.plan import LifecycleVerdict, Plan
-from chalicelib.model.reason import DisruptionReason, ReasonCode
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 
-_IS: Mapping[DisruptionReason, str] = MappingProxyType(
-    {
-        DisruptionReason.REPAIR: "sick",
-        DisruptionReason.EXPIRED: "too old",
-        DisruptionReason.DRIFTED: "not as its group is defined",
-    }
-)
-_NOT_DUE_YET: Mapping[ReasonCode, str] = MappingProxyType(
-    {
-        ReasonCode.NOT_SICK_LONG_ENOUGH: "sick not for long enough yet",
-        ReasonCode.NOT_CONFIRMED: "not as its group is defined, to be confirmed",
-        ReasonCode.NODE_DRIFTED: "not as its group is defined, only reported",
-    }
-)
-"""What holds a node that is not to go (yet), with what such a node is."""
-_COUNTED = MappingProxyType(
-    {why.value: words for why, words in _IS.items()}
-    | {code.value: words for code, words in _NOT_DUE_YET.items()}
-)
+_DUE = {why.value: why.row.due for why in DisruptionReason if why.row.due}
+_NOT_DUE_YET = {code.value: code.row.due for code in ReasonCode if code.row.due}
 
 
 def due_words(reason: DisruptionReason) -> str:
     """Return what such a node is: sick, too old, or not as its group is defined."""
-    return _IS.get(reason, reason.value)
+    return reason.row.due or reason.value
 
 
 def verdict_of(plan: Plan, node: str) -> LifecycleVerdict | None:
@@ -58,7 +41,7 @@ def says(verdict: LifecycleVerdict, *, is_restarted: bool = False) -> str:
     held = verdict.held
     if held is None:
         return f"{start}, and {'is restarted' if is_restarted else 'goes'} now."
-    if held.code in _NOT_DUE_YET:
+    if held.code.row.due:
         return f"{start}: {sentence(held)}."
     if held.code is ReasonCode.IN_REPLACEMENT:
         return (
@@ -84,13 +67,14 @@ def due_counts(verdicts: Iterable[LifecycleVerdict]) -> dict[str, int]:
 
 def _counted_as(verdict: LifecycleVerdict) -> str:
     held = verdict.held
-    return held.code.value if held is not None and held.code in _NOT_DUE_YET else verdict.why.value
+    return held.code.value if held is not None and held.code.row.due else verdict.why.value
 
 
 def count_words(counts: Mapping[str, int]) -> str:
     """Return `1 sick, 2 too old, 1 sick not for long enough yet`, "" for none. counts:
     what `due_counts` returns."""
-    return ", ".join(f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts.get(key))
+    words_of = _DUE | _NOT_DUE_YET
+    return ", ".join(f"{counts[key]} {words}" for key, words in words_of.items() if counts.get(key))
 
 
 def summary(plan: Plan) -> str:

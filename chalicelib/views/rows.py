@@ -22,7 +22,7 @@ from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOvervi
 from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, Plan
 from chalicelib.model.purchases import coming_for
-from chalicelib.model.reason import AT_MAXIMUM, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons.words import counted
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import (
@@ -385,7 +385,7 @@ def _pods_at_maximum(plan: Plan | None) -> Counter[str]:
     counts: Counter[str] = Counter()
     for waiting in plan.unschedulable if plan is not None else ():
         for group, reasons in waiting.reasons.items():
-            if any(reason.code in AT_MAXIMUM for reason in reasons):
+            if any(reason.code.row.at_maximum for reason in reasons):
                 counts[group] += len(waiting.pods)
     return counts
 

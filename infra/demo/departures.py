@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.plan import LifecycleVerdict, Plan
-from chalicelib.model.reason import DisruptionReason, ReasonCode
+from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons import text
 from chalicelib.views.lifecycle import says

@@ -13,6 +13,7 @@ from chalicelib.journal import carry_over, journal
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.metrics import key
 from chalicelib.model.cluster_bill import Bill, ClusterBill, CostParts, Savings
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import (
     Backoff,
     BreakerState,
@@ -44,7 +45,7 @@ from chalicelib.model.plan import (
     ScaleUp,
     UnschedulablePods,
 )
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.load import digest
 from chalicelib.store import JournalEntry, Store
 from chalicelib.store.gauge_ring import EVERY, HOUR, POINTS, GaugePoint

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node, Taint
@@ -24,7 +25,6 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import Controller, PodDisruptionBudget, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster

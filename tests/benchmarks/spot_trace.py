@@ -21,11 +21,11 @@ from itertools import count
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import GroupMemory, InterruptionRisk, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.plan import Plan
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import instance_type

@@ -328,9 +328,7 @@ class _Loop:
         self._pool_totals: dict[str, tuple[int, float]] = {}
         self._pdbs = PodDisruptionBudgets(snapshot.budgets, snapshot.classes)
         managed = [node for node in snapshot.nodes if node.name in state.group_of]
-        self._nodes = [
-            node for node in managed if state.buckets[node.name] is not Bucket.NOT_STARTED
-        ]
+        self._nodes = [node for node in managed if state.buckets[node.name] is not Bucket.STARTING]
         self._candidates = sorted(
             (made for node in self._nodes if (made := self._candidate(node)) is not None),
             key=lambda candidate: (-candidate.ratio, candidate.node.name),

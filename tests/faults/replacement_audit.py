@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Replacement, ReplacementState
-from chalicelib.model.reason import DisruptionReason
 
 UNDER_WAY = {ReplacementState.BUYING, ReplacementState.WAITING, ReplacementState.DRAINING}
 LATE = 150.0

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import PurchasedNodes, Replacement, ReplacementState
-from chalicelib.model.reason import DisruptionReason
 from infra.emulators.controllers.clock import ManualClock
 from tests.faults.replacement_audit import AuditedNode, ReplacementAudit, ReplacementLimits
 

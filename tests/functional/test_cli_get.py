@@ -23,6 +23,7 @@ from chalicelib.journal import carry_over
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.journal import decision, last_decision, plan_entry
 from chalicelib.journal.metric_values import pass_gauges
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import (
     Backoff,
     GroupMemory,
@@ -35,7 +36,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import ConsolidationReport, LifecycleVerdict, NodeVerdict
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError

@@ -20,12 +20,13 @@ from chalicelib.cli.main import main
 from chalicelib.journal import carry_over
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.journal import plan_entry
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory, ReplacementState
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import PausedPart
 from chalicelib.model.plan import LifecycleVerdict
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.load import load
 from chalicelib.store import JournalEntry, Store

@@ -22,6 +22,7 @@ import msgspec
 from chalicelib.journal import carry_over, journal
 from chalicelib.journal.metrics import BUCKETS, HISTOGRAM, METRICS, key
 from chalicelib.model.cluster_bill import Bill, CostParts, MachineCost, SpotCost, WorkloadCost
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import (
     GroupMemory,
     InterruptionNotice,
@@ -35,7 +36,7 @@ from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.load import digest
 from chalicelib.reasons.text import sentence
 from chalicelib.shadow.records import (

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Instance
 from chalicelib.model.plan import Removal, Restart
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan import planner
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disruption

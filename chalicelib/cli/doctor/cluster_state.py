@@ -12,7 +12,6 @@ from chalicelib.cluster.errors import NotFound
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
-from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import announces_device
 from chalicelib.plan.state.spot_groups import is_spot
@@ -35,12 +34,6 @@ _OWN_TAINTS = (
     "ToBeDeletedBy",
     "DeletionCandidateOf",
     "node.cloudprovider.kubernetes.io/",
-)
-_LIMITED = (
-    ReasonCode.PARALLELISM,
-    ReasonCode.DISRUPTION_BUDGET,
-    ReasonCode.DISRUPTION_LIMIT,
-    ReasonCode.DISRUPTION_BRAKE,
 )
 
 
@@ -222,9 +215,7 @@ def check_removals(context: DoctorContext) -> Iterator[Finding]:
     if context.plan is None:
         return
     nodes = [removal.node for removal in context.plan.removals]
-    later = [
-        verdict.node for verdict in context.plan.unremovable if verdict.reason.code in _LIMITED
-    ]
+    later = [verdict.node for verdict in context.plan.unremovable if verdict.reason.code.row.later]
     if nodes or later:
         more = f", then {len(later)} more within the limits" if later else ""
         text = f"first removals in mode active: {len(nodes)} nodes ({some(nodes)}){more}"

@@ -163,7 +163,7 @@ def check_drains(context: DoctorContext) -> Iterator[Finding]:
         return
     by_rule: dict[str, list[NodeVerdict]] = {}
     for verdict in blocked:
-        by_rule.setdefault(str(verdict.reason.params.get("rule", "")), []).append(verdict)
+        by_rule.setdefault(verdict.reason.drain_rule, []).append(verdict)
     rules = sorted(by_rule, key=lambda rule: (-len(by_rule[rule]), rule))
     words = []
     for rule in rules:
@@ -214,6 +214,4 @@ def _blocked_nodes(context: DoctorContext) -> Sequence[NodeVerdict]:
         assume_unneeded_for=UNNEEDED,
         wait=False,
     )
-    return [
-        verdict for verdict in plan.unremovable if verdict.reason.code is ReasonCode.BLOCKED_BY_POD
-    ]
+    return [verdict for verdict in plan.unremovable if verdict.reason.drain_rule]

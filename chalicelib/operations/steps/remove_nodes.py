@@ -31,10 +31,10 @@ from collections.abc import Iterator
 import msgspec
 
 from chalicelib.cluster.errors import ClusterError, NotFound
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import (
     NodeState,

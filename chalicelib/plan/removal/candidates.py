@@ -182,7 +182,7 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
         return Reason.of(ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION)
     if group is None:
         return Reason.of(ReasonCode.NOT_AUTOSCALED)
-    if bucket is Bucket.NOT_STARTED:
+    if bucket is Bucket.STARTING:
         return Reason.of(ReasonCode.NOT_STARTED)
     if bucket is not Bucket.READY and not (unready or options.scale_down_unready_enabled):
         return Reason.of(ReasonCode.SCALE_DOWN_UNREADY_DISABLED)
@@ -295,9 +295,7 @@ class DrainabilityChecker:
                     # As in Cluster Autoscaler, the first pod that blocks a node gives the reason,
                     # also one whose budget has no disruptions from the beginning.
                     if (spent := self._pdbs.exhausted(limited)) is not None:
-                        return blocked(
-                            node, spent[0], Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=spent[1])
-                        )
+                        return blocked_by_budget(node, *spent)
                     return blocked(node, pod, verdict.reason)
                 if verdict.action is Action.WAIT:
                     waits_for = pod.key
@@ -331,6 +329,11 @@ def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
     """Return the verdict of a node that a pod blocks, with the rule's own numbers."""
     params = {"pod": pod.key, "rule": reason.code.value, **reason.params}
     return NodeVerdict(node.name, Reason(ReasonCode.BLOCKED_BY_POD, params), pod.key)
+
+
+def blocked_by_budget(node: Node, pod: Pod, budget: str) -> NodeVerdict:
+    """Return the verdict of a node with a pod whose PodDisruptionBudget allows no disruption."""
+    return blocked(node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=budget))
 
 
 def find_candidates(

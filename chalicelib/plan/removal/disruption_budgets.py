@@ -23,7 +23,8 @@ from functools import cached_property
 
 import msgspec
 
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.replacement_rows import on_their_way_out
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolNames, pools

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.plan import Removal, ScaleUp
-from chalicelib.model.reason import DisruptionReason
 
 
 class DisruptionCommand(msgspec.Struct, frozen=True):

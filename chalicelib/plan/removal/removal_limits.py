@@ -22,7 +22,8 @@ from chalicelib.model.memory import HOUR, BreakerState
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.plan import Removal
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.removal.bought_back import bought_back

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import (
     BreakerState,
     ConsolidationMemory,
@@ -24,7 +25,7 @@ from chalicelib.model.plan import (
     ScaleUp,
     TaintUpdate,
 )
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.removal.candidates import find_candidates
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
@@ -32,7 +33,6 @@ from chalicelib.plan.removal.methods import DisruptionContext, Method, MethodRes
 from chalicelib.plan.removal.methods.consolidation import ConsolidationResult, consolidate
 from chalicelib.plan.removal.methods.interruptions import evacuate, late_replacements
 from chalicelib.plan.removal.methods.node_lifecycle import (
-    BUYS_INSTEAD,
     REASONS,
     LifecycleResult,
     renew_nodes,
@@ -228,7 +228,7 @@ def _notes(
 
 def _goes_by_itself(unneeded: Iterable[str], verdicts: Mapping[str, NodeVerdict]) -> frozenset[str]:
     """Return the unneeded nodes that will go as such: no minimum keeps them."""
-    limited = {name for name, verdict in verdicts.items() if verdict.reason.code in BUYS_INSTEAD}
+    limited = {name for name, verdict in verdicts.items() if verdict.reason.code.row.replaceable}
     return frozenset(unneeded) - limited
 
 

@@ -20,7 +20,7 @@ from chalicelib.model.memory import (
 )
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.plan import EndedReplacement
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.state import backoff
@@ -70,6 +70,11 @@ def softly_tainted(rows: Iterable[Replacement]) -> frozenset[str]:
 
 def _is_failed(replacement: Replacement) -> bool:
     return replacement.state is ReplacementState.FAILED
+
+
+def belongs_to(replacement: Replacement) -> Reason:
+    """Return why nothing else touches the old and new nodes of a replacement."""
+    return Reason.of(ReasonCode.IN_REPLACEMENT, id=replacement.id)
 
 
 def propose_row(move: JudgedMove, state: ClusterState) -> Replacement:

@@ -20,10 +20,11 @@ from itertools import combinations
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, ScaleUp
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.removal.candidates import DrainabilityChecker
 from chalicelib.plan.removal.consolidation.moves import Judge, JudgedMove
@@ -31,6 +32,7 @@ from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.removal.replacement_rows import (
     UNDER_WAY,
+    belongs_to,
     by_age,
     current_rows,
     failed,
@@ -102,7 +104,7 @@ class Reservation:
         """Return the verdict on each node that belongs to a replacement and is not being
         removed."""
         return {
-            name: NodeVerdict(name, Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id))
+            name: NodeVerdict(name, belongs_to(row))
             for row in self.rows.values()
             if row.state in UNDER_WAY
             for name in (*row.nodes, *row.new_nodes)
@@ -213,8 +215,8 @@ class _Pass:
             return
         self.rows[name] = replacement
         if replacement.state in UNDER_WAY:
-            mine = Reason.of(ReasonCode.IN_REPLACEMENT, id=replacement.id)
-            self.verdicts |= dict.fromkeys((*replacement.nodes, *replacement.new_nodes), mine)
+            own_nodes = (*replacement.nodes, *replacement.new_nodes)
+            self.verdicts |= dict.fromkeys(own_nodes, belongs_to(replacement))
         elif replacement.state is ReplacementState.FAILED and replacement.until > self.now:
             self.verdicts |= dict.fromkeys(
                 replacement.nodes,
@@ -692,9 +694,8 @@ def _switched_off(reason: DisruptionReason, policy: Policy) -> str | None:
 
 
 def _passes_by_itself(reason: Reason) -> bool:
-    if reason.code is ReasonCode.BLOCKED_BY_POD:
-        return reason.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
-    return reason.code.row.awaited
+    code = ReasonCode(reason.drain_rule or reason.code)
+    return code.row.awaited
 
 
 def _detail(reason: Reason | None) -> str:

@@ -246,7 +246,7 @@ def _scaling_signs(group: NodeGroupState, state: ClusterState) -> Iterator[tuple
         "an operation is under way",
     )
     without_driver = sum(
-        state.buckets[node.name] is Bucket.NOT_STARTED
+        state.buckets[node.name] is Bucket.STARTING
         and node.name in state.lacking
         and works(node, state.options)
         for node in group.nodes

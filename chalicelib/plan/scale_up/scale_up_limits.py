@@ -78,7 +78,7 @@ class ResourceLimiter:
             self._spend(self._gpus_to_come(node, state), 1)
         for group in state.groups.values():
             # those already count as nodes of the cluster
-            ahead = max(0, group.upcoming - group.counts[Bucket.NOT_STARTED])
+            ahead = max(0, group.upcoming - group.counts[Bucket.STARTING])
             self._nodes += ahead
             if group.template is not None and ahead:
                 self._spend(self._amounts(group.template.node), ahead)

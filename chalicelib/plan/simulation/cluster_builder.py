@@ -90,7 +90,7 @@ def build(
 
 def _real_nodes(state: ClusterState) -> tuple[list[Node], dict[int, UnfinishedRow]]:
     """Return the existing nodes in the order of their rows, and what unfinished ones lack yet."""
-    starting = {name for name, kind in state.buckets.items() if kind is Bucket.NOT_STARTED}
+    starting = {name for name, kind in state.buckets.items() if kind is Bucket.STARTING}
     starting &= state.group_of.keys()
     real = [node for node in state.snapshot.nodes if node.name not in starting]
     real.sort(key=attrgetter("name"))

@@ -456,7 +456,7 @@ class _GroupStateBuilder:
         backed_off = backoff.in_backoff(group_memory.backoff, self.now)
         registered = len(nodes) - self._dropped(group, nodes)
         lost = len(late) + len(failed) + len(contested)
-        upcoming = counts[Bucket.NOT_STARTED]
+        upcoming = counts[Bucket.STARTING]
         if (increases or request is not None) and not backed_off:
             given_up = request.given_up if request is not None else 0
             upcoming += max(0, target - lost - registered - given_up)
@@ -467,12 +467,12 @@ class _GroupStateBuilder:
                 upcoming = sum(row.count for row in rows if self.now < row.expected_at)
         if self.spot and group.replaces_interrupted and not group.error:
             machines = vendor_upcoming(nodes, self.announced, len(absent) - len(late), self.now)
-            upcoming = max(upcoming, counts[Bucket.NOT_STARTED] + machines)
+            upcoming = max(upcoming, counts[Bucket.STARTING] + machines)
         # Missing nodes should exist by now but do not. Starting nodes count as arrived;
         # leaving nodes are not expected.
         accepted = (spec for spec in increases if group.target >= spec.to_size)
         recent = sum(spec.to_size - spec.from_size for spec in accepted)
-        coming = max(request.increase if request else 0, counts[Bucket.NOT_STARTED])
+        coming = max(request.increase if request else 0, counts[Bucket.STARTING])
         arrived = counts[Bucket.READY] + counts[Bucket.SUSPENDED] + counts[Bucket.DELETED]
         missing = max(0, group.target - lost - recent - coming - arrived)
         zones = tuple(template.in_zones) if template is not None else ()

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Instance
 from chalicelib.model.memory import GroupRenewal, NodeMemory, ReplacementState, SickCondition
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_age import earliest, instances_by_node
 from chalicelib.plan.state.pools import PoolNames
@@ -147,8 +148,7 @@ class _Inspection:
             verdicts = judge_successors(group, judged_nodes, self.state)
             renewals[name] = verdicts.renewals
             due_for = {item.why.value for item in due_here}
-            rests = (why for why in verdicts.held.values() if why.code is ReasonCode.RENEWAL_RESTS)
-            resting += [why for why in rests if why.params["renewed"] in due_for]
+            resting += [why for why in verdicts.rests if why.params["renewed"] in due_for]
             for item in due_here:
                 held = item.held or verdicts.held.get(item.why)
                 due.append(msgspec.structs.replace(item, held=held))

@@ -16,11 +16,12 @@ from itertools import islice
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import HOUR, GroupMemory, InterruptionNotice
 from chalicelib.model.node import TO_BE_DELETED, Condition, Node, Taint
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.settings.spot import InterruptionAction, Spot
 
 REBALANCE_TAINT = "aws-node-termination-handler/rebalance-recommendation"

@@ -111,7 +111,7 @@ class _Arrivals:
         for zone, nodes in sorted(by_zone.items()):
             too_many = nodes[attempts.open.get(zone, 0) :]
             self.surplus += [node.name for node in too_many if node.name not in attempts.strays]
-        starting = sum(state.buckets[node.name] is Bucket.NOT_STARTED for node in joined)
+        starting = sum(state.buckets[node.name] is Bucket.STARTING for node in joined)
         self.to_come = max(0, group.upcoming - starting)
 
     def _is_placed(self, node: Node) -> bool:
@@ -167,7 +167,7 @@ def _zone_per_node(nodes_of: Mapping[str, int]) -> list[str]:
 def coming_in_zones(group: NodeGroupState, state: ClusterState) -> list[str]:
     """Return the zones of the upcoming nodes of a group in several zones, as far as they are known
     or were bought for, at most as many as are upcoming."""
-    starting = [node for node in group.nodes if state.buckets[node.name] is Bucket.NOT_STARTED]
+    starting = [node for node in group.nodes if state.buckets[node.name] is Bucket.STARTING]
     labels = sorted(map(zone_label, starting))
     zones = [zone for zone in labels if zone in group.zones and zone]
     attempts = group.memory.attempts

@@ -46,7 +46,7 @@ class Bucket(StrEnum):
     DELETED = "beingDeleted"
     SUSPENDED = "suspended"
     READY = "ready"
-    NOT_STARTED = "notStarted"
+    STARTING = "notStarted"
     UNREADY = "unready"
 
 
@@ -109,7 +109,7 @@ def bucket(node: Node, *, exists: bool, ready: bool, startup_time: float, now: f
     if ready:
         return Bucket.READY
     starts = is_young(node, startup_time, now) and not has_started(node)
-    return Bucket.NOT_STARTED if starts else Bucket.UNREADY
+    return Bucket.STARTING if starts else Bucket.UNREADY
 
 
 def is_young(node: Node, startup_time: float, now: float) -> bool:
@@ -154,7 +154,7 @@ def health_of(
         registered=len(buckets),
         ready=counts[Bucket.READY],
         unready=len(unready),
-        not_started=counts[Bucket.NOT_STARTED],
+        not_started=counts[Bucket.STARTING],
         being_deleted=counts[Bucket.DELETED],
         suspended=counts[Bucket.SUSPENDED],
         resource_unready=sum(node.name in lacking and works(node, options) for node in unready),

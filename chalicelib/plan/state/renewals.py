@@ -16,11 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import GroupRenewal
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import Bucket
 
@@ -65,6 +66,11 @@ class GroupVerdicts(msgspec.Struct, frozen=True):
 
     renewals: dict[str, GroupRenewal]
     held: dict[DisruptionReason, Reason]
+
+    @property
+    def rests(self) -> list[Reason]:
+        """What rests, of `held`; the rest is to be confirmed."""
+        return [why for why in self.held.values() if why.code is ReasonCode.RENEWAL_RESTS]
 
 
 def judge_successors(

@@ -117,7 +117,7 @@ def _judged(
     rows = request.purchases
     outstanding = _outstanding(group, state, rows[0], given_up)
     missing = still_missing(rows, outstanding)
-    unstarted = still_missing(rows, max(0, outstanding) + group.counts[Bucket.NOT_STARTED])
+    unstarted = still_missing(rows, max(0, outstanding) + group.counts[Bucket.STARTING])
     late = [at for at, row in enumerate(rows) if missing[at] and row.expected_at < state.now]
     arrived = [at for at in range(len(rows)) if not unstarted[at]]
     left = [row for at, row in enumerate(rows) if at not in {*late, *arrived}]

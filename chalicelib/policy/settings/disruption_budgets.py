@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from chalicelib.model.reason import DisruptionReason
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
 from chalicelib.policy.schema import Required, listed_sections
 from chalicelib.policy.settings.names_and_times import (

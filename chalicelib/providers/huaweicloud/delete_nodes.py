@@ -26,9 +26,9 @@ from functools import cache
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.providers.huaweicloud.models import (
     CceNode,
     has_servers,

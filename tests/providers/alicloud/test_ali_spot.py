@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.model.reason import DisruptionReason
 from infra.emulators.alicloud.models import AlicloudDurations
 from tests.providers.alicloud.fixture import AlicloudBench, drive, order, seen
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Instance
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.providers.kit.base import NodeRestarter
 from chalicelib.providers.kit.errors import Conflict, Transient
 from infra.emulators.huaweicloud.models import REPAIRING

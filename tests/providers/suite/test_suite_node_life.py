@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.providers.kit.base import NodeRestarter
 from chalicelib.providers.kit.errors import ProviderError
 from tests.providers.suite.operations import OperationDriver, class_of

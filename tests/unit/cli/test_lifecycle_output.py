@@ -15,10 +15,11 @@ from chalicelib.cli.output import show
 from chalicelib.cli.plan_document import as_document
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.plan_output import as_blocks
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import LifecycleVerdict, Plan, Removal, Restart
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.mode import Mode
 from chalicelib.views.lifecycle import summary

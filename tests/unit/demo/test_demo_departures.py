@@ -8,9 +8,10 @@ import datetime as dt
 
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.plan import LifecycleVerdict, Plan
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.load import load
 from chalicelib.reasons.text import sentence
 from infra.demo import fixture

@@ -11,6 +11,7 @@ import msgspec
 from chalicelib.journal.journal import decision, outcome_entry, plan_entry
 from chalicelib.journal.metric_values import end_counts, lifecycle_gauges
 from chalicelib.journal.metrics import METRICS, parts
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import InterruptionNotice, Memory, Replacement, ReplacementState
 from chalicelib.model.operation import (
     REPLACES,
@@ -21,7 +22,6 @@ from chalicelib.model.operation import (
 )
 from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, InProgress, Succeeded
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.mode import Mode

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import (
     Backoff,
     GroupMemory,
@@ -29,7 +30,7 @@ from chalicelib.model.plan import (
     Restart,
     UnschedulablePods,
 )
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import Instant, NoticeView, SpotView

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.operations.runner import definition_of
 from chalicelib.page.attention import OperationProgress, under_way
 from chalicelib.page.cluster_data import details

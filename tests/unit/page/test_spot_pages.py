@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk, Memory
 from chalicelib.model.operation import (
     Operation,
@@ -16,7 +17,7 @@ from chalicelib.model.operation import (
 from chalicelib.model.overview import SpotOverview
 from chalicelib.model.plan import LifecycleVerdict, Plan, Restart
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page.attention import Need, needs, status_of
 from chalicelib.page.cluster_data import ClusterDetails, details
 from chalicelib.page.views import tiles

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import ConsolidationReport, Plan
-from chalicelib.model.reason import DisruptionReason, Reason
+from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Memory, NodeMemory, SickCondition
 from chalicelib.model.node import Condition
 from chalicelib.model.plan import Plan
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy

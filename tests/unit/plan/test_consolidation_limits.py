@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Pool
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import Toleration
-from chalicelib.model.reason import DisruptionReason, ReasonCode
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.model.snapshot import MissingData
 from chalicelib.plan.planner import plan_cluster

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import (
     BreakerState,
@@ -20,7 +21,7 @@ from chalicelib.model.memory import (
     ReplacementState,
 )
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.demand.scaling_rules.allocation_rate import Rates, RuleRemovalGuard
 from chalicelib.plan.demand.scaling_rules.sources import BoundRule

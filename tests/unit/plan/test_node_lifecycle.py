@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Pool
 from chalicelib.model.memory import (
     NOT_BEGUN,
@@ -27,7 +28,6 @@ from chalicelib.model.memory import (
 from chalicelib.model.node import Condition
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import ABANDONED, Failed
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import MissingData
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster

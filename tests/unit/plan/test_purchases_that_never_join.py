@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.plan import Plan
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle, RepairRule

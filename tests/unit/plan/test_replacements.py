@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Pool
 from chalicelib.model.memory import (
     NOT_BEGUN,
@@ -19,7 +20,7 @@ from chalicelib.model.memory import (
     ReplacementState,
 )
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.plan.removal.replacement_rows import on_their_way_out, propose_row, softly_tainted
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import TO_BE_DELETED, Taint
@@ -21,7 +22,7 @@ from chalicelib.model.operation import (
     RemovalTarget,
 )
 from chalicelib.model.plan import Plan, Removal, Restart
-from chalicelib.model.reason import DisruptionReason, ReasonCode
+from chalicelib.model.reason import ReasonCode
 from chalicelib.plan import planner
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.removal_limits import RemovalLimits

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.plan import Removal, ScaleUp
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal import removal_planner as planner
 from chalicelib.plan.removal.candidates import Candidate, utilization_reason
 from chalicelib.plan.removal.disruption_command import DisruptionCommand

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import (
     BreakerState,
@@ -33,7 +34,7 @@ from chalicelib.model.operation import (
 from chalicelib.model.outcome import NOTICE_TAKEN_BACK, Failed
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan, Removal
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.selector import Selector
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Backoff, GroupMemory, InterruptionRisk, Memory, NodeMemory
 from chalicelib.model.node import Taint
-from chalicelib.model.reason import DisruptionReason
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget

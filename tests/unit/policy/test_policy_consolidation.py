@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.reason import DisruptionReason
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Effort

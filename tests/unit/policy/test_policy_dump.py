@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.cli.serialize_policy import dump
-from chalicelib.model.reason import DisruptionReason
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_options import Options

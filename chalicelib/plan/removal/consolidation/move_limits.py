@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.bought_back import owner_of
-from chalicelib.plan.removal.candidates import Candidate, blocked
+from chalicelib.plan.removal.candidates import Candidate, blocked_by_budget
 from chalicelib.plan.removal.consolidation.purchases import NodeOffer
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.removal.replacement_rows import UNDER_WAY, open_surge, surge_limit
@@ -188,8 +189,7 @@ class _Builder:
             candidate = self.candidates[at]
             limited_pods = (pod for pod, names in candidate.limited if name in names)
             pod = next(limited_pods, candidate.pods[0])
-            why = Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name)
-            return blocked(candidate.node, pod, why).reason
+            return blocked_by_budget(candidate.node, pod, name).reason
 
         return reason
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.reason import DisruptionReason, Reason
+from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.reason import Reason
 from chalicelib.plan.removal.simulate import SimulatedRemoval
 
 

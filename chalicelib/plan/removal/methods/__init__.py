@@ -12,10 +12,11 @@ from typing import Protocol
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
-from chalicelib.model.reason import DisruptionReason, Reason
+from chalicelib.model.reason import Reason
 from chalicelib.plan.removal.candidates import Candidate, Usage
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.removal_limits import RemovalLimits

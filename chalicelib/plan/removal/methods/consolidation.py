@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import ConsolidationMemory, NodeMemory, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import (
@@ -27,7 +28,7 @@ from chalicelib.model.plan import (
     PoolCost,
     Removal,
 )
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.bought_back import owner_of
 from chalicelib.plan.removal.candidates import Candidate, DrainabilityChecker, find_candidates
@@ -41,7 +42,7 @@ from chalicelib.plan.removal.consolidation.splitting import destinations_of, jud
 from chalicelib.plan.removal.consolidation.verdicts import Explanation
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.methods import DisruptionContext
-from chalicelib.plan.removal.replacement_rows import softly_tainted
+from chalicelib.plan.removal.replacement_rows import belongs_to, softly_tainted
 from chalicelib.plan.removal.replacements import Advance, Reservation, advance
 from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import NodeGroupState
@@ -167,8 +168,7 @@ class _Pass:
         for row in self.reservation.rows.values():
             if row.state is not ReplacementState.FAILED:
                 own_nodes = (*row.nodes, *row.new_nodes)
-                in_replacement = Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id)
-                reasons |= dict.fromkeys(own_nodes, in_replacement)
+                reasons |= dict.fromkeys(own_nodes, belongs_to(row))
             elif row.until > self.state.now:
                 detail = sentence(row.why) if row.why is not None else ""
                 failed = Reason.of(ReasonCode.REPLACEMENT_FAILED, until=row.until, detail=detail)

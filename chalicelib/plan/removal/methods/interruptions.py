@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import PodPlacement, Removal
 from chalicelib.model.pod import Pod
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.state.cluster_state import ClusterState

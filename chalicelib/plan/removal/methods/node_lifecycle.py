@@ -19,15 +19,17 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import GroupRenewal, NodeMemory, Replacement, ReplacementState
 from chalicelib.model.node import Node
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
-from chalicelib.model.reason import AT_MAXIMUM, DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.removal.candidates import (
     Candidate,
     DrainabilityChecker,
     Usage,
+    blocked_by_budget,
     ineligibility_reason,
 )
 from chalicelib.plan.removal.consolidation.costs import Costs
@@ -35,7 +37,7 @@ from chalicelib.plan.removal.consolidation.eligibility import protection
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.methods import DisruptionContext
-from chalicelib.plan.removal.replacement_rows import UNDER_WAY, open_surge, surge_limit
+from chalicelib.plan.removal.replacement_rows import UNDER_WAY, belongs_to, open_surge, surge_limit
 from chalicelib.plan.removal.replacements import Advance, Reservation, advance
 from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval, carry_out
 from chalicelib.plan.scale_up.candidate_groups import Candidates
@@ -57,16 +59,6 @@ MOST_TRIED = 100
 """Due nodes for which a pass looks for a place."""
 MOST_NOTES = 10
 """Notes of each kind in a plan."""
-BUYS_INSTEAD = frozenset(
-    {
-        ReasonCode.GROUP_MIN_SIZE,
-        ReasonCode.POOL_MIN_SIZE,
-        ReasonCode.MINIMAL_RESOURCE_LIMIT,
-        ReasonCode.RULE_NEEDS_NODE,
-    }
-)
-"""Limits that keep a node from going unless another one comes first."""
-_NO_ROOM = AT_MAXIMUM | {ReasonCode.MAX_NODES_TOTAL}
 
 
 class LifecycleResult(msgspec.Struct, frozen=True):
@@ -187,7 +179,7 @@ class _Renewal:
             if name not in (*row.nodes, *row.new_nodes):
                 continue
             if row.state is not ReplacementState.FAILED:
-                self.verdicts[name] = Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id)
+                self.verdicts[name] = belongs_to(row)
                 return False
             if row.until > self.state.now:
                 detail = sentence(row.why) if row.why is not None else ""
@@ -226,7 +218,7 @@ class _Renewal:
                 return self._restart(due_node, candidate, places)
         if places:
             refusal = self._remove(due_node.why, places)
-            if refusal is None or refusal.code not in BUYS_INSTEAD:
+            if refusal is None or not refusal.code.row.replaceable:
                 return refusal
         return self._replace(due_node, candidate, place_reason)
 
@@ -284,8 +276,7 @@ class _Renewal:
             return candidate.reason
         exhausted = self.removal_limits.pdbs.exhausted(candidate.limited)
         if exhausted is not None:
-            pod, budget = exhausted
-            return _blocked_by_budget(pod.key, budget)
+            return blocked_by_budget(node, *exhausted).reason
         return candidate
 
     def _places(self, candidates: Sequence[Candidate]) -> list[SimulatedRemoval] | Reason:
@@ -351,7 +342,7 @@ class _Renewal:
         """Propose that a node is bought for the pods of this one; returns why not."""
         source = self._source(candidate, due_node)
         if isinstance(source, Reason):
-            if due_node.why is DisruptionReason.REPAIR and source.code in _NO_ROOM:
+            if due_node.why is DisruptionReason.REPAIR and _is_full(source):
                 return self._remove_first(due_node, candidate)
             if source.code is ReasonCode.NO_PLACE_TO_MOVE_PODS:
                 return place_reason or source
@@ -475,7 +466,7 @@ class _Renewal:
         for pod, removal_limits in candidate.limited:
             for budget in removal_limits:
                 if self.removal_limits.pdbs.left(budget) < candidate.used.get(budget, 0):
-                    return _blocked_by_budget(pod.key, budget)
+                    return blocked_by_budget(candidate.node, pod, budget).reason
         return self._remove(due_node.why, [_simulated(candidate)])
 
     def _no_attempt_for(self, candidate: Candidate) -> Reason | None:
@@ -665,9 +656,9 @@ def _is_dead(due_node: DueNode) -> bool:
     return due_node.why is DisruptionReason.REPAIR and not answers
 
 
-def _blocked_by_budget(pod: str, budget: str) -> Reason:
-    params = {"pod": pod, "rule": ReasonCode.NOT_ENOUGH_PDB.value, "budget": budget}
-    return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
+def _is_full(reason: Reason) -> bool:
+    """Return whether nothing more can be bought: in the group, its pool or the cluster."""
+    return reason.code.row.at_maximum or reason.code is ReasonCode.MAX_NODES_TOTAL
 
 
 def _fitting_groups(candidates: Candidates, classes: Collection[int], need: Ints) -> list[str]:

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.bought_back import bought_back
 from chalicelib.plan.removal.candidates import Candidate, utilization_reason
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
@@ -29,9 +30,6 @@ from chalicelib.policy.settings.consolidation import ConsolidationMode
 
 UNSEEN = 900.0
 """Seconds without a pass after which it is unknown whether a node was needed in between."""
-_TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
-"""Verdicts of a failed simulation, which is not repeated for a while. A node that the simulation
-did not reach is checked in every pass."""
 
 
 class Unneeded:
@@ -108,7 +106,7 @@ def memory_of_others(
     for name, verdict in verdicts.items():
         before = state.memory.nodes.get(name, NodeMemory())
         after: NodeMemory | None = None
-        if verdict.reason.code in _TRIED:
+        if verdict.reason.code.row.tried:  # what no simulation reached is checked in every pass
             after = NodeMemory(unremovable_until=next_check, why=verdict.reason)
         elif verdict.reason.code.row.unjudged:
             after = paused_timer(before, now)
