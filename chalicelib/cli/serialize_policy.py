@@ -18,10 +18,7 @@ from chalicelib.policy.providers import PROVIDERS, vendor_section
 from chalicelib.policy.schema import section_of, show_section
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Metrics, Policy
-from chalicelib.policy.settings.node_lifecycle import NODE_LIFECYCLE
 from chalicelib.policy.settings.node_prices import NodePrices
-from chalicelib.policy.settings.notifications import Notifications
-from chalicelib.policy.settings.spot import SPOT
 
 _EMPTY_ASKS = frozenset({"nodeLifecycle", "spot"})
 """Sections that ask for something although nothing is in them."""
@@ -33,9 +30,10 @@ def dump(policy: Policy) -> str:
     spec: dict[str, Any] = {}
     for field in SPEC.fields:
         value = getattr(policy, field.attribute)
+        if value is None:
+            continue
         shown = special[field.key] if field.key in special else field.kind.show(value)
-        asks_by_being_there = field.key in _EMPTY_ASKS and shown is not None
-        if shown or field.required or asks_by_being_there:
+        if shown or field.required or field.key in _EMPTY_ASKS:
             spec[field.key] = shown
     document = {
         "apiVersion": API_VERSION,
@@ -56,19 +54,10 @@ def _special_sections(policy: Policy) -> dict[str, Any]:
     providers = policy.providers.items()
     sections: dict[str, Any] = {
         "metrics": "" if policy.metrics is Metrics.SUMMARY else policy.metrics.value,
-        "notifications": {},
-        "nodeLifecycle": None,
         "options": _options(policy.options),
         "prices": {key: value for key, value in prices.items() if value != {}},
         "providers": {name: _settings(name, settings) for name, settings in providers},
-        "spot": None,
     }
-    if policy.notifications is not None:
-        sections["notifications"] = show_section(section_of(Notifications), policy.notifications)
-    if policy.node_lifecycle is not None:
-        sections["nodeLifecycle"] = NODE_LIFECYCLE.show(policy.node_lifecycle)
-    if policy.spot is not None:
-        sections["spot"] = SPOT.show(policy.spot)
     if not policy.webhook.secret:
         sections["webhook"] = {}
     return sections

@@ -263,15 +263,15 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 def _cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | None]:
     """Return until when each cooldown blocks scale-down; null where none does."""
-    delays = {
-        "afterAdd": (memory.last_scale_up, options.scale_down_delay_after_add),
-        "afterDelete": (memory.last_scale_down, options.scale_down_delay_after_delete),
-        "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
+    instants = {
+        "afterAdd": memory.last_scale_up,
+        "afterDelete": memory.last_scale_down,
+        "afterFailure": memory.last_scale_down_failure,
     }
     # per group, each group shows its own last change
     is_of_cluster = not options.scale_down_delay_type_local
     cooldowns: dict[str, str | None] = {}
-    for name, (since, delay) in delays.items():
+    for (name, since), delay in zip(instants.items(), options.cooldowns, strict=True):
         is_running = since and since + delay > now
         cooldowns[name] = instant(since + delay) if is_of_cluster and is_running else None
     return cooldowns

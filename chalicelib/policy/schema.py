@@ -55,7 +55,7 @@ class Field(msgspec.Struct, frozen=True):
     @property
     def attribute(self) -> str:
         """The attribute of the section's struct: `nodesPerHour` -> `nodes_per_hour`."""
-        return _attribute(self.key)
+        return attribute_of(self.key)
 
     @property
     def missing(self) -> tuple[str, str]:
@@ -86,7 +86,8 @@ def text_of(kind: ValueType, value: Any) -> str:
 
 
 @cache
-def _attribute(key: str) -> str:
+def attribute_of(key: str) -> str:
+    """Return the name in Python of a key: `maxNodesTotal` -> `max_nodes_total`."""
     return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", key)
 
 

@@ -116,9 +116,5 @@ def cooldown_end(memory: Memory, group: str, options: Options) -> float:
     instants = memory.last_scale_up, memory.last_scale_down, memory.last_scale_down_failure
     if options.scale_down_delay_type_local:
         instants = own.last_add, own.last_delete, own.last_failure
-    delays = (
-        options.scale_down_delay_after_add,
-        options.scale_down_delay_after_delete,
-        options.scale_down_delay_after_failure,
-    )
-    return max(at + delay if at else 0.0 for at, delay in zip(instants, delays, strict=True))
+    ends = zip(instants, options.cooldowns, strict=True)
+    return max(at + delay if at else 0.0 for at, delay in ends)

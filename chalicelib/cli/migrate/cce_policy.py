@@ -23,6 +23,7 @@ from chalicelib.model.quantity import parse_duration
 from chalicelib.model.scaling_rules import Rule, RuleObject
 from chalicelib.policy.diagnostics import quote
 from chalicelib.policy.horizontal_node_autoscaler import read_object
+from chalicelib.policy.schema import attribute_of
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
@@ -367,53 +368,55 @@ def _maximum(scale: int) -> _Read:
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """One key. field: of Options or ScaleUp. default: the add-on's, as the reader returns it; None:
-    undocumented, so Outscaler's default applies."""
+    """One key. default: the add-on's, as the reader returns it; None: undocumented, so Outscaler's
+    default applies. ours: the policy's key, where it is another one."""
 
     name: str
-    field: str
     read: _Read
     default: Any = None
+    ours: str = ""
+
+    @property
+    def field(self) -> str:
+        """The field of Options or ScaleUp."""
+        return attribute_of(self.ours or self.name)
 
 
 _OPTIONS = (
-    _Key("maxNodesTotal", "max_nodes_total", lambda value: max(_whole(-1)(value), 0), 1000),
-    _Key("coresTotal", "cores_total", _maximum(1), (0, 32000)),
-    _Key("memoryTotal", "memory_total", _maximum(2**30), (0, 128000 * 2**30)),
-    _Key("scaleDownEnabled", "scale_down_enabled", _boolean, default=False),
-    _Key("scaleDownUtilizationThreshold", "scale_down_utilization_threshold", _share, 0.5),
-    _Key("scaleDownUnneededTime", "scale_down_unneeded_time", _minutes, 10 * _MINUTE),
-    _Key("scaleDownUnreadyTime", "scale_down_unready_time", _minutes, 20 * _MINUTE),
+    _Key("maxNodesTotal", lambda value: max(_whole(-1)(value), 0), 1000),
+    _Key("coresTotal", _maximum(1), (0, 32000)),
+    _Key("memoryTotal", _maximum(2**30), (0, 128000 * 2**30)),
+    _Key("scaleDownEnabled", _boolean, default=False),
+    _Key("scaleDownUtilizationThreshold", _share, 0.5),
+    _Key("scaleDownUnneededTime", _minutes, 10 * _MINUTE),
+    _Key("scaleDownUnreadyTime", _minutes, 20 * _MINUTE),
+    _Key("unremovableNodeRecheckTimeout", _minutes, 5 * _MINUTE),
+    _Key("scaleDownDelayAfterAdd", _minutes, 10 * _MINUTE),
+    _Key("scaleDownDelayAfterDelete", _minutes, 10 * _MINUTE),
+    _Key("scaleDownDelayAfterFailure", _minutes, 3 * _MINUTE),
     _Key(
-        "unremovableNodeRecheckTimeout", "unremovable_node_recheck_timeout", _minutes, 5 * _MINUTE
+        "ignoreDaemonSetsUtilization", _boolean, default=False, ours="ignoreDaemonsetsUtilization"
     ),
-    _Key("scaleDownDelayAfterAdd", "scale_down_delay_after_add", _minutes, 10 * _MINUTE),
-    _Key("scaleDownDelayAfterDelete", "scale_down_delay_after_delete", _minutes, 10 * _MINUTE),
-    _Key("scaleDownDelayAfterFailure", "scale_down_delay_after_failure", _minutes, 3 * _MINUTE),
-    _Key("ignoreDaemonSetsUtilization", "ignore_daemonsets_utilization", _boolean, default=False),
+    _Key("skipNodesWithCustomControllerPods", _boolean, default=True),
+    _Key("maxNodeProvisionTime", _minutes, 15 * _MINUTE),
     _Key(
-        "skipNodesWithCustomControllerPods",
-        "skip_nodes_with_custom_controller_pods",
-        _boolean,
-        default=True,
+        "maxGracefulTerminationFlag", _whole(0, 86400 * 365), 600, ours="maxGracefulTerminationSec"
     ),
-    _Key("maxNodeProvisionTime", "max_node_provision_time", _minutes, 15 * _MINUTE),
-    _Key("maxGracefulTerminationFlag", "max_graceful_termination_sec", _whole(0, 86400 * 365), 600),
-    _Key("initialNodeGroupBackoffDuration", "initial_node_group_backoff_duration", _duration),
-    _Key("maxNodeGroupBackoffDuration", "max_node_group_backoff_duration", _duration),
-    _Key("maxNodeGroupBinPackingDuration", "max_nodegroup_binpacking_duration", _duration),
+    _Key("initialNodeGroupBackoffDuration", _duration),
+    _Key("maxNodeGroupBackoffDuration", _duration),
+    _Key("maxNodeGroupBinPackingDuration", _duration, ours="maxNodegroupBinpackingDuration"),
 )
 _SCALE_UP = (
-    _Key("scaleUpUnscheduledPodEnabled", "unschedulable_pods", _boolean, default=True),
-    _Key("scaleUpUtilizationEnabled", "rules", _boolean, default=True),
-    _Key("scaleUpCpuUtilizationThreshold", "cpu_threshold", _percent, 100),
-    _Key("scaleUpMemUtilizationThreshold", "memory_threshold", _percent, 100),
+    _Key("scaleUpUnscheduledPodEnabled", _boolean, default=True, ours="unschedulablePods"),
+    _Key("scaleUpUtilizationEnabled", _boolean, default=True, ours="rules"),
+    _Key("scaleUpCpuUtilizationThreshold", _percent, 100, ours="cpuThreshold"),
+    _Key("scaleUpMemUtilizationThreshold", _percent, 100, ours="memoryThreshold"),
 )
-_PARALLEL_DRAIN = _Key("parallelDrain", "", _boolean, default=False)
-_MOST_EMPTY = _Key("maxEmptyBulkDeleteFlag", "", _whole(1), 10)
-_MOST_REMOVED = _Key("maxScaleDownParallelism", "", _whole(1), 10)
-_MOST_DRAINED = _Key("maxDrainParallelism", "", _whole(1), 2)
-_SCAN_INTERVAL = _Key("scanInterval", "", _interval)
+_PARALLEL_DRAIN = _Key("parallelDrain", _boolean, default=False)
+_MOST_EMPTY = _Key("maxEmptyBulkDeleteFlag", _whole(1), 10)
+_MOST_REMOVED = _Key("maxScaleDownParallelism", _whole(1), 10)
+_MOST_DRAINED = _Key("maxDrainParallelism", _whole(1), 2)
+_SCAN_INTERVAL = _Key("scanInterval", _interval)
 _BY_PRIORITY = ("priority", "least-waste", "random")  # the add-on's single word becomes a chain
 _EXPANDERS = {
     "random": ("random",),

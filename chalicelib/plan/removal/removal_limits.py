@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import HOUR, BreakerState
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.plan import Removal
-from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
@@ -457,14 +457,10 @@ def _cooldown(state: ClusterState) -> Reason | None:
 def _last_cooldown(instants: Iterable[float], options: Options, now: float) -> Reason | None:
     """Return the cooldown that ends last; it is over at its exact end. instants: the last scale-up,
     removal and failure, 0.0 for never."""
-    delays = (
-        ("scaleDownDelayAfterAdd", options.scale_down_delay_after_add),
-        ("scaleDownDelayAfterDelete", options.scale_down_delay_after_delete),
-        ("scaleDownDelayAfterFailure", options.scale_down_delay_after_failure),
-    )
+    names = ("scaleDownDelayAfterAdd", "scaleDownDelayAfterDelete", "scaleDownDelayAfterFailure")
     ends = [
         (at + delay, which)
-        for at, (which, delay) in zip(instants, delays, strict=True)
+        for at, which, delay in zip(instants, names, options.cooldowns, strict=True)
         if at and at + delay > now
     ]
     if not ends:

@@ -347,3 +347,12 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         str, OBJECT_NAME, "Name of the status document, a ConfigMap in `namespace`."
     ] = "cluster-autoscaler-status"
     emit_per_nodegroup_metrics: Annotated[bool, BOOLEAN, "Metrics per node group as well."] = False
+
+    @property
+    def cooldowns(self) -> tuple[float, float, float]:
+        """Return the seconds without removals after a scale-up, a removal and a failed one."""
+        return (
+            self.scale_down_delay_after_add,
+            self.scale_down_delay_after_delete,
+            self.scale_down_delay_after_failure,
+        )

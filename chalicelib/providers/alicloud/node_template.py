@@ -16,9 +16,8 @@ Kubernetes labels. A tag that cannot be read is skipped with a warning.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -26,7 +25,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.node import Taint
-from chalicelib.model.quantity import parse_amount, parse_duration
+from chalicelib.model.quantity import parse_amount
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.decoding import (
@@ -38,6 +37,7 @@ from chalicelib.providers.alicloud.decoding import (
 )
 from chalicelib.providers.alicloud.vswitches import only_zone
 from chalicelib.providers.kit.errors import ProviderError, Throttled, Unauthorized
+from chalicelib.providers.kit.group_options import OPTION_READERS
 from chalicelib.providers.kit.node_template import (
     ARCH,
     GPU,
@@ -138,44 +138,10 @@ class _AlicloudTagReader:
                     "tag", f"{name!r} is not a resource", "write its name as a pod requests it"
                 )
             self.resources[name] = parse_amount(name, value)
-        elif kind == "autoscaling-options" and name in _OPTIONS:
-            field, reader = _OPTIONS[name]
+        elif kind == "autoscaling-options" and name in OPTION_READERS:
+            field, reader = OPTION_READERS[name]
             self.options[field] = reader(value.lower())
 
-
-def _share(text: str) -> float:
-    try:
-        value = float(text) if text.isascii() and "_" not in text else math.nan
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise BadInput("tag", f"{text!r} is not a number", "write a share such as 0.5")
-    return value
-
-
-def _seconds(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds < 0:
-        raise BadInput("tag", f"{text!r} is negative", "write a duration such as 10m")
-    return seconds
-
-
-def _flag(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise BadInput("tag", f"{text!r} is neither true nor false", "write true or false")
-    return text == "true"
-
-
-# The last part of the tag, as on AWS -> (field of GroupOptions, reader of the lower-cased value).
-_OPTIONS: Mapping[str, tuple[str, Callable[[str], float | bool]]] = {
-    "scaledownutilizationthreshold": ("scale_down_utilization_threshold", _share),
-    "scaledowngpuutilizationthreshold": ("scale_down_gpu_utilization_threshold", _share),
-    "scaledownunneededtime": ("scale_down_unneeded_time", _seconds),
-    "scaledownunreadytime": ("scale_down_unready_time", _seconds),
-    "maxnodeprovisiontime": ("max_node_provision_time", _seconds),
-    "maxnodestartuptime": ("max_node_startup_time", _seconds),
-    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),
-}
 
 # -- launch source: a scaling configuration or a launch template. Both seldom change,
 # and api.py caches them for a few minutes for all functions, so an idle pass requests

@@ -14,16 +14,14 @@ because a guess could give a group another group's maximum.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, MissingData
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
@@ -73,6 +71,7 @@ from chalicelib.providers.clusterapi.node_template import (
 from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
 from chalicelib.providers.clusterapi.size_writer import size_writer
 from chalicelib.providers.kit.base import Observation
+from chalicelib.providers.kit.group_options import OPTION_READERS, read_flag
 
 PROVIDER = "clusterapi"
 _SHOWN = 120  # maximum characters of a machine's name in a gap
@@ -377,41 +376,7 @@ class _CapiGroupBuilder:
 
 # -- options in annotations
 
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?\Z")
-
-
-def _threshold(text: str) -> float:
-    value = float(text) if _FLOAT.match(text) else math.nan
-    if not math.isfinite(value):
-        raise BadInput("option", f"{text!r} is not a number", "write a share such as 0.5")
-    return value
-
-
-def _duration(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds < 0 or not math.isfinite(seconds):
-        raise BadInput("option", f"{text[:40]!r} is not a duration", "write a duration such as 10m")
-    return seconds
-
-
-def _flag(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise BadInput("option", f"{text!r} is neither true nor false", "write true or false")
-    return text == "true"
-
-
-# Annotation suffix -> (field of GroupOptions, reader of the lower-cased value).
-_OPTIONS: dict[str, tuple[str, Callable[[str], float | bool]]] = {
-    "scaledownutilizationthreshold": ("scale_down_utilization_threshold", _threshold),
-    "scaledowngpuutilizationthreshold": ("scale_down_gpu_utilization_threshold", _threshold),
-    "scaledownunneededtime": ("scale_down_unneeded_time", _duration),
-    "scaledownunreadytime": ("scale_down_unready_time", _duration),
-    "maxnodeprovisiontime": ("max_node_provision_time", _duration),
-    "maxnodestartuptime": ("max_node_startup_time", _duration),
-    # an extension of Outscaler, as is the next one
-    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),
-    "zeroormaxnodescaling": ("zero_or_max", _flag),
-}
+_OPTIONS = {**OPTION_READERS, "zeroormaxnodescaling": ("zero_or_max", read_flag)}
 
 
 def read_options(
