@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from chalicelib.model.quantity import format_duration
 
 
-def counted(number: int, noun: str) -> str:
-    """Return `1 node` or `2 nodes`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def counted(number: int | str, noun: str) -> str:
+    """Return `1 node` or `2 nodes`. number: or its text, such as `1.5`."""
+    return f"{number} {noun}{'' if str(number) == '1' else 's'}"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:

@@ -332,11 +332,11 @@ class SpotView(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def risk_line(self) -> str:
         """Return what was counted, and what follows from it."""
-        count = f"{self.interruptions:.3g}"
-        counted = (
-            f"{count} interruption{'' if count == '1' else 's'} in {self.node_hours:.0f} node hours"
+        interruptions = counted(f"{self.interruptions:.3g}", "interruption")
+        return (
+            f"{interruptions} in {self.node_hours:.0f} node hours, halved every 7 days; "
+            f"{self.month_words} is expected of a node"
         )
-        return f"{counted}, halved every 7 days; {self.month_words} is expected of a node"
 
 
 def spot_view(

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from chalicelib.reasons.words import counted
 from infra.demo.cluster_observer import Side
-from infra.demo.console import Ledger, Say, count
+from infra.demo.console import Ledger, Say
 from infra.demo.fixture import (
     BURST,
     CLUSTER,
@@ -140,7 +141,7 @@ class AlicloudReader(_Fresh):
                 for activity in group.activities
             ]
         for name, activity in activities:
-            instances = f"{count(activity.wanted, 'instance')} of {name}"
+            instances = f"{counted(activity.wanted, 'instance')} of {name}"
             what = "for" if activity.grows else "to remove"
             if self.is_new("begun", activity.id):
                 text = f"Alibaba Cloud was asked {what} {instances}: activity {activity.id} begins"
@@ -152,7 +153,7 @@ class AlicloudReader(_Fresh):
 
     def _end(self, name: str, activity: Activity) -> Iterator[News]:
         made = len(activity.machines)
-        done = f"activity {activity.id}: {count(made, 'instance')} of {name}"
+        done = f"activity {activity.id}: {counted(made, 'instance')} of {name}"
         if not activity.grows:
             yield News(f"{done} released")
             return
@@ -190,9 +191,8 @@ class CherryReader(_Fresh):
                 by_order[server.tags.get(_ORDERED_BY, "")].append(server)
         for order, ordered in by_order.items():
             hosts = ", ".join(server.hostname for server in ordered)
-            text = (
-                f"Cherry Servers was asked for {count(len(ordered), 'server')} of {METAL}: {hosts}"
-            )
+            servers = counted(len(ordered), "server")
+            text = f"Cherry Servers was asked for {servers} of {METAL}: {hosts}"
             asked = (0, len(ordered)) if self.is_new("order", order) else None
             yield News(text, METAL, called=True, asked=asked, bought=len(ordered))
         for server in servers:
@@ -228,7 +228,7 @@ class ExoscaleReader:
                 yield News(text, SKS, called=True, refused=size - before, why=call.message)
                 continue
             self._size, more = size, max(0, size - before)
-            text = f"Exoscale was asked for {count(size, 'instance')} of {SKS}"
+            text = f"Exoscale was asked for {counted(size, 'instance')} of {SKS}"
             yield News(text, SKS, called=True, asked=(before, size) if more else None, bought=more)
 
     def sizes(self) -> dict[str, int]:
@@ -317,7 +317,7 @@ class HuaweiReader(_Fresh):
                 deleted[name].append(node.ip)
         for name, number in (+built).items():
             yield News(
-                f"Huawei Cloud builds {count(number, 'node')} of {name}", name, bought=number
+                f"Huawei Cloud builds {counted(number, 'node')} of {name}", name, bought=number
             )
         for name, addresses in deleted.items():
             yield News(f"Huawei Cloud deletes {', '.join(addresses)} of {name}", called=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
-from infra.demo.console import Ledger, Say, count, names
+from chalicelib.reasons.words import counted
+from infra.demo.console import Ledger, Say, names
 from infra.demo.fixture import AGENT, group_name
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.object_writes import (
@@ -119,7 +120,7 @@ class Watcher:
             _group(event.object) for event in self._machines.poll() if event.type == "ADDED"
         )
         for group, number in made.items():
-            self._say("provider", f"Cluster API creates {count(number, 'machine')} for {group}")
+            self._say("provider", f"Cluster API creates {counted(number, 'machine')} for {group}")
             if self.counting:
                 self._ledger.bought[group] += number
 
@@ -148,10 +149,10 @@ class Watcher:
                 self._ledger.steps.append(f"drained {pool}")
         for pool, number in (+joined).items():
             self._say(
-                "cluster", f"{count(number, 'machine')} of {pool} joined as a node, not ready yet"
+                "cluster", f"{counted(number, 'machine')} of {pool} joined as a node, not ready yet"
             )
         for pool, number in (+ready).items():
-            self._say("cluster", f"{count(number, 'node')} of {pool} ready")
+            self._say("cluster", f"{counted(number, 'node')} of {pool} ready")
             if self.counting:
                 self._ledger.joined[pool] += number
         if marked:

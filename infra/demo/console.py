@@ -17,6 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from chalicelib.reasons.words import some
+
 STYLES = {
     "cluster": "cyan",
     "outscaler": "green",
@@ -46,14 +48,7 @@ Say = Callable[[str, str], None]
 
 def names(found: Iterable[str], most: int = 3) -> str:
     """Return `a, b, c and 4 more`, in order and without duplicates."""
-    ordered = sorted(set(found))
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    return ", ".join(ordered[:most]) + more
-
-
-def count(number: int, word: str) -> str:
-    """Return `1 pod` or `2 pods`."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    return some(sorted(set(found)), most)
 
 
 def span(seconds: float) -> str:

@@ -12,8 +12,9 @@ from chalicelib.model.cluster_bill import MILLION, ClusterBill
 from chalicelib.model.plan import Move, Plan
 from chalicelib.policy.settings.consolidation import Consolidation
 from chalicelib.reasons import text
+from chalicelib.reasons.words import counted
 from chalicelib.views.cost_view import PARTS, BillView, cost_view
-from infra.demo.console import Consolidated, Ledger, Say, count, names
+from infra.demo.console import Consolidated, Ledger, Say, names
 from infra.demo.fixture import DEAR, LEAN, LEGACY, SEARCH
 
 SHADOW = "shadow"
@@ -74,7 +75,7 @@ def bill_lines(bill: ClusterBill, short: Callable[[str], str]) -> Iterator[str]:
     """Yield what a cluster costs: in total, for what, by group, and at least. short: the
     name of a group by its id."""
     for own in cost_view(bill, None).bills:
-        machines = count(sum(row.machines for row in own.groups), "machine")
+        machines = counted(sum(row.machines for row in own.groups), "machine")
         yield (
             f"outscaler cost: {own.parts.paid:.2f} {own.currency} per hour for {machines}: "
             f"{_parts(own)}"
@@ -131,7 +132,10 @@ def consolidation_expectations() -> tuple[tuple[str, Check], ...]:
 def _shadowed(ledger: Ledger) -> tuple[bool, str]:
     own = ledger.consolidated
     right = sorted(own.shadowed) == [(1, ()), (1, (LEAN,))] and own.changes_in_shadow == 0
-    return right, f"{count(len(own.shadowed), 'move')}, {count(own.changes_in_shadow, 'change')}"
+    return (
+        right,
+        f"{counted(len(own.shadowed), 'move')}, {counted(own.changes_in_shadow, 'change')}",
+    )
 
 
 def _replaced(ledger: Ledger) -> tuple[bool, str]:
@@ -165,4 +169,4 @@ def _explained(ledger: Ledger) -> tuple[bool, str]:
     stays = ledger.consolidated.stays
     return bool(stays) and all(
         stays.values()
-    ), f"{count(len(stays), 'node')}; {next(iter(stays.values()), 'none')}"
+    ), f"{counted(len(stays), 'node')}; {next(iter(stays.values()), 'none')}"

@@ -18,10 +18,11 @@ from chalicelib.model.plan import Plan, RuleVerdict
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons import text
 from chalicelib.reasons import text as reason_text
+from chalicelib.reasons.words import counted
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
-from infra.demo.console import AT_ONCE, CALLED_OFF, Acted, Ledger, Say, count, names, span
+from infra.demo.console import AT_ONCE, CALLED_OFF, Acted, Ledger, Say, names, span
 from infra.demo.consolidation import MoveNarrator
 from infra.demo.departures import (
     RENEWALS,
@@ -169,7 +170,7 @@ class Narrator:
             self._say(
                 "outscaler",
                 (
-                    f"tick: {count(len(swept), 'operation')} ({groups}) without an executor, the "
+                    f"tick: {counted(len(swept), 'operation')} ({groups}) without an executor, the "
                     "claim expired: sent again"
                 ),
             )
@@ -185,7 +186,7 @@ class Narrator:
             self._woken_told = True
             self._say(
                 "outscaler",
-                f"webhook: {count(body['accepted'], 'event')}, {body['matched']} of them matter: "
+                f"webhook: {counted(body['accepted'], 'event')}, {body['matched']} of them matter: "
                 "one pass, in 2 seconds",
             )
 
@@ -213,7 +214,7 @@ class Narrator:
             self._say(
                 "outscaler",
                 f"plan: {group}: no longer ask for "
-                f"{count(len(operation.spec.targets), 'instance')} that "
+                f"{counted(len(operation.spec.targets), 'instance')} that "
                 "could not be made",
             )
             return
@@ -224,7 +225,7 @@ class Narrator:
                 )
                 continue
             how = (
-                f"drain {count(len(target.evict), 'pod')}, then delete it"
+                f"drain {counted(len(target.evict), 'pod')}, then delete it"
                 if target.evict
                 else "it is empty"
             )
@@ -286,7 +287,7 @@ class Narrator:
             left = float(waits[0]["until"]) - plan.at
             self._say(
                 "time",
-                f"cooldown: {count(len(waits), 'node')} could go by now, but for another "
+                f"cooldown: {counted(len(waits), 'node')} could go by now, but for another "
                 f"{span(left)} "
                 f"none may: {waits[0]['which']}",
             )
@@ -355,7 +356,8 @@ class Narrator:
 def _purpose(operation: Operation) -> str:
     if operation.spec.replacement:
         return f"to replace {successor_of(operation.spec.reason)}"
-    return f"for {count(len(operation.spec.pods), 'pod')}" if operation.spec.pods else "for a rule"
+    pods = operation.spec.pods
+    return f"for {counted(len(pods), 'pod')}" if pods else "for a rule"
 
 
 _WRONG = frozenset({ReasonCode.RULE_INVALID, ReasonCode.RULE_NO_GROUP, ReasonCode.RULE_EXPIRED})
@@ -436,22 +438,20 @@ def key_of(verdict: RuleVerdict) -> str:
 
 
 def _of_cron(made: Acted, *, again: bool) -> str:
+    nodes = counted(made.nodes, "node")
     if again:
         return (
-            f"of what was due at {clock_time(made.due)}, {count(made.nodes, 'node')} did not come: "
-            "asks "
-            f"{names(made.groups)} for it"
+            f"of what was due at {clock_time(made.due)}, {nodes} did not come: "
+            f"asks {names(made.groups)} for it"
         )
-    return (
-        f"due at {clock_time(made.due)}, adds {count(made.nodes, 'node')}, of {names(made.groups)}"
-    )
+    return f"due at {clock_time(made.due)}, adds {nodes}, of {names(made.groups)}"
 
 
 def _of_metric(made: Acted, pool: str) -> str:
     rates = [made.rate_with(more) for more in (0, made.nodes, made.nodes - 1)]
     now, after, less = (f"{rate:.1f} %" for rate in rates)
     return (
-        f"pods ask for {now} of the cpu of {count(made.ready, 'node')} of {pool}, more than "
-        f"{THRESHOLDS.get(made.rule, 0)} %: adds {count(made.nodes, 'node')}, which makes it "
+        f"pods ask for {now} of the cpu of {counted(made.ready, 'node')} of {pool}, more than "
+        f"{THRESHOLDS.get(made.rule, 0)} %: adds {counted(made.nodes, 'node')}, which makes it "
         f"{after}" + (f"; one less would leave {less}" if made.rule == BUSY_RULE else "")
     )

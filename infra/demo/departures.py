@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.operation import Operation
 from chalicelib.model.plan import LifecycleVerdict, Plan
-from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons import text
+from chalicelib.reasons.words import counted
 from chalicelib.views.lifecycle import says
-from infra.demo.console import Ledger, Say, count
+from infra.demo.console import Ledger, Say
 from infra.demo.fixture import LEAN, SEARCH, STREAM, STREAM_SPOT
 
 WHY: dict[str, str] = {
@@ -59,7 +60,7 @@ def removal_words(operation: Operation) -> str:
 
 def restart_words(evicted: int) -> str:
     """Return what a restart of a sick node consists of."""
-    drained = f"drain {count(evicted, 'pod')}, then " if evicted else ""
+    drained = f"drain {counted(evicted, 'pod')}, then " if evicted else ""
     return f"it is sick: {drained}restart its machine, and use it again when it is ready"
 
 

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from rich.table import Table
 
-from infra.demo.console import AT_ONCE, CALLED_OFF, QUIET_WRITES, Acted, Ledger, count, span
+from chalicelib.reasons.words import counted
+from infra.demo.console import AT_ONCE, CALLED_OFF, QUIET_WRITES, Acted, Ledger, span
 from infra.demo.consolidation import consolidation_expectations
 from infra.demo.departures import departure_expectations
 from infra.demo.fixture import (
@@ -74,7 +75,7 @@ def _notified(ledger: Ledger, least: int) -> tuple[bool, str]:
     failed = [notice for notice in ledger.notices if notice.startswith("group.failed open")]
     others = len(ledger.notices) - len(failed)
     right = len(failed) >= least and len(failed) == len(set(failed))
-    return right, f"{len(failed)} of failed groups, {count(others, 'other message')}"
+    return right, f"{len(failed)} of failed groups, {counted(others, 'other message')}"
 
 
 def _outside(nodes: Counter[str]) -> Counter[str]:
@@ -126,7 +127,10 @@ def expectations(
             "pods were moved, and their disruption budget was kept",
             lambda led: (
                 led.evicted > 0 and led.least_room >= 0,
-                f"{count(led.evicted, 'eviction')}, {led.refused_evictions} refused for the moment",
+                (
+                    f"{counted(led.evicted, 'eviction')}, "
+                    f"{led.refused_evictions} refused for the moment"
+                ),
             ),
         ),
         (

@@ -197,9 +197,7 @@ def open_line(operation: Operation, names: Mapping[str, str], now: float) -> Lin
     targets = counted(len(spec.targets), "node" if spec.kind in of_nodes else "machine")
     why = f" {words}" if (words := disruption_words(spec.reason)) else ""
     more = " or more" if len(spec.pods) >= MOST_PODS else ""
-    pods = (
-        f" for {len(spec.pods)}{more} pod{'' if len(spec.pods) == 1 else 's'}" if spec.pods else ""
-    )
+    pods = f" for {counted(f'{len(spec.pods)}{more}', 'pod')}" if spec.pods else ""
     text = {
         OperationKind.SCALE_UP: f"{name} grows from {spec.from_size} to {spec.to_size}{pods}",
         OperationKind.DELETE_NODES: (

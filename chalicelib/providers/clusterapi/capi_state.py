@@ -439,10 +439,9 @@ def _elected(votes: Sequence[Vote], clusters: Iterable[OwnCluster]) -> OwnCluste
 
 
 def _several(clusters: Sequence[OwnCluster]) -> Doubt:
-    more = f" and {len(clusters) - _SHOWN} more" if len(clusters) > _SHOWN else ""
+    shown = some([_list([cluster]) for cluster in clusters], _SHOWN)
     return Doubt(
-        f"{_list(clusters[:_SHOWN])}{more} could all be this cluster: set namespace and "
-        "clusterName in "
+        f"{shown} could all be this cluster: set namespace and clusterName in "
         "providers.clusterapi to one of them"
     )
 

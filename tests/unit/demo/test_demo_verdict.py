@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.store.journal import JournalEntry
-from infra.demo.console import AT_ONCE, Acted, Consolidated, Departures, Ledger, count, names, span
+from infra.demo.console import AT_ONCE, Acted, Consolidated, Departures, Ledger, names, span
 from infra.demo.decision_narrator import Narrator
 from infra.demo.expectations import checked
 from infra.emulators.memory_table import MemoryAccount
@@ -247,5 +247,4 @@ def test_demo_ledger_that_is_empty_is_not_a_success() -> None:
 
 def test_demo_ledger_wording() -> None:
     assert (span(247.9), span(3599.0), span(21847.0)) == ("04:07", "59:59", "6:04:07")
-    assert (count(1, "pod"), count(2, "pod")) == ("1 pod", "2 pods")
     assert names(["c", "a", "b", "a", "d"], 2) == "a, b and 2 more"
