@@ -86,10 +86,7 @@ mutants: $(TEST_STAMP) ## faults drawn by lot into the code, and which of them n
 	$(BIN)/python -m tests.mutation.run $(ARGS)
 
 docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
-	$(BIN)/python -m infra.tools.policy_reference > docs/policy.md
-	$(BIN)/python -m infra.tools.command_reference > docs/commands.md
-	$(BIN)/python -m infra.tools.cce_rules_page > docs/rules.md
-	$(BIN)/python -m infra.tools.reason_tables docs/runbook.md
+	$(BIN)/python -m infra.tools.generated_pages docs
 	$(BIN)/python -m infra.aws.cost > docs/cost.md
 	$(BIN)/python -m infra.tools.prometheus_rules rules > infra/prometheus/rules.yaml
 	$(BIN)/python -m infra.tools.prometheus_rules resource > infra/prometheus/prometheusrule.yaml

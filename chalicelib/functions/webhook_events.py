@@ -17,7 +17,8 @@ snapshot. The list therefore prefers a superfluous pass, and the debounce keeps 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -261,35 +262,47 @@ def _decoded(raw: msgspec.Raw | bytes, shape: Any, place: str) -> Any:
         raise BadInput(where, _PATH.sub("", text), _SINGLE) from None
 
 
-#: Event reasons that affect the plan (scheduler, node lifecycle, kubelet, taint manager, upstream;
-#: interruptions as vendors' programs report them; problems of nodes as node-problem-detector names
-#: them). A recommendation to leave a node is none of them: it is far more frequent than
-#: interruptions, and nothing depends on a second.
-EVENT_REASONS = (
-    "FailedScheduling",  # a pod that fits no existing node
-    "NotTriggerScaleUp",  # another autoscaler found no group for it
-    "Preempted",  # a preempted pod needs another node
-    "Evicted",
-    "TaintManagerEviction",
-    "NodeNotReady",
-    "NodeNotSchedulable",
-    "NodeControllerEviction",
-    "DeletingNode",
-    "RemovingNode",
-    "NodeShutdown",
-    "InstanceToBeTerminated",  # Alibaba's node-problem-detector
-    "ReceivedReclaimNodeNotification",  # Huawei CCE's node-problem-detector
-    "SpotInterruption",  # aws-node-termination-handler, and the next four
-    "ScheduledEvent",
-    "ASGLifecycle",
-    "SQSTermination",
-    "StateChange",
-    "ecs:Instance:PreemptibleInstanceInterruption",  # a CloudEvent of Alibaba's EventBridge
-    "Rebooted",  # a repair's restart, or anybody's
-    "KubeletUnhealthy",
-    "ContainerdUnhealthy",
-    "DockerHung",
-    "FilesystemIsReadOnly",
+#: Event reasons that affect the plan, each with its meaning for docs/events.md: of the scheduler,
+#: node lifecycle, kubelet, taint manager and upstream; interruptions as vendors' programs report
+#: them; problems of nodes as node-problem-detector names them. A recommendation to leave a node is
+#: none of them: it is far more frequent than interruptions, and nothing depends on a second.
+EVENT_REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        "FailedScheduling": "the scheduler found no place for a pod",
+        "NotTriggerScaleUp": "another autoscaler gave up on it",
+        "Preempted": "a pod lost its place",
+        "Evicted": "the same, by the kubelet or a drain",
+        "TaintManagerEviction": "the same, by a taint",
+        "NodeNotReady": "a node became unavailable",
+        "NodeNotSchedulable": "a node was cordoned",
+        "NodeControllerEviction": "pods of a lost node are being evicted",
+        "DeletingNode": "a Node is being deleted",
+        "RemovingNode": "the same, from the node controller",
+        "NodeShutdown": "a node shuts down",
+        "InstanceToBeTerminated": (
+            "Alibaba takes a spot node back; from ACK's node-problem-detector"
+        ),
+        "ReceivedReclaimNodeNotification": (
+            "Huawei takes a spot node back; from CCE's node-problem-detector"
+        ),
+        "SpotInterruption": (
+            "AWS takes a spot node back; from the AWS node termination handler, as the next four"
+        ),
+        "ScheduledEvent": "AWS will stop the machine for maintenance",
+        "ASGLifecycle": "its Auto Scaling group ends the machine",
+        "SQSTermination": "the same, as read from a queue",
+        "StateChange": "the machine is stopping",
+        "ecs:Instance:PreemptibleInstanceInterruption": (
+            "Alibaba takes a spot machine back; from [EventBridge](#alibaba-eventbridge)"
+        ),
+        "Rebooted": "a node has started again",
+        "KubeletUnhealthy": (
+            "a kubelet does not work; from node-problem-detector, as the next three"
+        ),
+        "ContainerdUnhealthy": "the container runtime does not work",
+        "DockerHung": "the kernel hangs",
+        "FilesystemIsReadOnly": "a file system became read-only",
+    }
 )
 
 _SCHEDULER = "system:kube-scheduler"
@@ -312,14 +325,29 @@ def _created(audit: Audit) -> bool:
     return audit.verb == "create" and audit.resource == "pods" and audit.node_name == ""
 
 
-AUDIT_REASONS: dict[str, Callable[[Audit], bool]] = {
-    "AuditPodUnschedulable": _unschedulable,
-    "AuditPodCreated": _created,
-    "AuditPodEvicted": lambda audit: audit.verb == "create" and audit.resource == "pods/eviction",
-    "AuditNodeDeleted": lambda audit: (
-        audit.verb in ("delete", "deletecollection") and audit.resource == "nodes"
-    ),
-}
+class AuditReason(msgspec.Struct, frozen=True):
+    """A change that an audit event reports. holds: whether it reports this one."""
+
+    meaning: str
+    holds: Callable[[Audit], bool]
+
+
+AUDIT_REASONS: Mapping[str, AuditReason] = MappingProxyType(
+    {
+        "AuditPodUnschedulable": AuditReason("the scheduler wrote a pod's status", _unschedulable),
+        "AuditPodCreated": AuditReason("a pod without a node was created", _created),
+        "AuditPodEvicted": AuditReason(
+            "a pod was evicted",
+            lambda audit: audit.verb == "create" and audit.resource == "pods/eviction",
+        ),
+        "AuditNodeDeleted": AuditReason(
+            "a Node was deleted",
+            lambda audit: (
+                audit.verb in ("delete", "deletecollection") and audit.resource == "nodes"
+            ),
+        ),
+    }
+)
 
 DEFAULT_REASONS = (*EVENT_REASONS, *AUDIT_REASONS)
 
@@ -335,7 +363,7 @@ def is_relevant(event: ClusterEvent, reasons: Iterable[str]) -> bool:
     if event.audit is not None:
         audit = event.audit
         return audit.happened and any(
-            word in relevant and holds(audit) for word, holds in AUDIT_REASONS.items()
+            word in relevant and row.holds(audit) for word, row in AUDIT_REASONS.items()
         )
     # Outscaler's own events, which the exporter sends back, would cause a loop.
     own = event.component.startswith(OURSELVES) or event.instance.startswith(OURSELVES)

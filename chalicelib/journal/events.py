@@ -77,6 +77,16 @@ class Event(msgspec.Struct, frozen=True):
         return digest(self.kind, self.namespace, self.name, self.reason, fact, lasting=self.lasting)
 
 
+class EventRow(msgspec.Struct, frozen=True):
+    """A fact that is published, in the words of docs/events.md: on what, as which reasons, with
+    which messages. The events that it makes follow them."""
+
+    fact: str
+    on: str
+    reason: str
+    message: str
+
+
 class EventApi(Protocol):
     """The cluster's API for events; ClusterWriter (recorder.py) implements it.
     Methods raise ClusterError."""

@@ -37,14 +37,15 @@ _PER_LINE = 100  # maximum metrics in one line of CloudWatch's format
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One row of the table. labels: in addition to the cluster, in the order
-    in which they are written."""
+    """One row of the table. labels: in addition to the cluster, in the order in which they are
+    written. alarm: what an alarm means on its sum over the labels, which a summary then has."""
 
     name: str
     type: str
     help: str
     labels: tuple[str, ...] = ()
     prefix: str = PREFIX
+    alarm: str = ""
 
     @property
     def full_name(self) -> str:
@@ -56,7 +57,13 @@ METRICS: tuple[Metric, ...] = (
     Metric("cluster_safe_to_autoscale", GAUGE, "1 if the cluster is healthy enough to be scaled."),
     Metric("nodes_count", GAUGE, "Nodes, and instances without one, by state.", ("state",)),
     Metric("node_groups_count", GAUGE, "Node groups that are scaled.", ("node_group_type",)),
-    Metric("unschedulable_pods_count", GAUGE, "Pods that wait for a place.", ("type",)),
+    Metric(
+        "unschedulable_pods_count",
+        GAUGE,
+        "Pods that wait for a place.",
+        ("type",),
+        alarm="pods wait for a place (`type` is `unschedulable`) for a long time",
+    ),
     Metric("max_nodes_count", GAUGE, "The most nodes that policy and groups allow."),
     Metric("cluster_cpu_current_cores", GAUGE, "Cores of all nodes."),
     Metric("cluster_memory_current_bytes", GAUGE, "Memory of all nodes."),
@@ -77,18 +84,40 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "function_duration_seconds", HISTOGRAM, "Length of a pass and of its parts.", ("function",)
     ),
-    Metric("errors_total", COUNTER, "Errors, by where they came from.", ("type",)),
-    Metric("scaled_up_nodes_total", COUNTER, "Nodes bought."),
     Metric(
-        "failed_scale_ups_total", COUNTER, "Scale-ups that failed, by class of error.", ("reason",)
+        "errors_total",
+        COUNTER,
+        "Errors, by where they came from.",
+        ("type",),
+        alarm="passes fail, or a provider cannot be read",
     ),
     Metric(
-        "failed_operations_total", COUNTER, "Operations that failed or ran out of time.", ("kind",)
+        "scaled_up_nodes_total", COUNTER, "Nodes bought.", alarm="more nodes are bought than usual"
+    ),
+    Metric(
+        "failed_scale_ups_total",
+        COUNTER,
+        "Scale-ups that failed, by class of error.",
+        ("reason",),
+        alarm="nodes cannot be bought, or never join",
+    ),
+    Metric(
+        "failed_operations_total",
+        COUNTER,
+        "Operations that failed or ran out of time.",
+        ("kind",),
+        alarm="operations fail, or end too late",
     ),
     Metric(
         "failed_node_creations_total", COUNTER, "Instances that could not be created.", ("reason",)
     ),
-    Metric("scaled_down_nodes_total", COUNTER, "Nodes removed, by why they could go.", ("reason",)),
+    Metric(
+        "scaled_down_nodes_total",
+        COUNTER,
+        "Nodes removed, by why they could go.",
+        ("reason",),
+        alarm="more nodes are removed than usual",
+    ),
     Metric("evicted_pods_total", COUNTER, "Evictions, by what came of them.", ("eviction_result",)),
     Metric(
         "old_unregistered_nodes_removed_count",
@@ -257,14 +286,7 @@ def _unit(name: str) -> str:
     return "Seconds" if name.endswith(("_seconds", "last_activity")) else "Count"
 
 
-SERIES = (
-    "errors_total",
-    "failed_operations_total",
-    "failed_scale_ups_total",
-    "scaled_down_nodes_total",
-    "scaled_up_nodes_total",
-    "unschedulable_pods_count",
-)
+SERIES = tuple(sorted(metric.name for metric in METRICS if metric.alarm))
 """The names of a summary, each of which is one series per cluster: the sum over its labels."""
 
 # excludes pods that the scheduler has not processed yet

@@ -15,6 +15,7 @@ from chalicelib.journal.events import (
     NORMAL,
     WARNING,
     Event,
+    EventRow,
     about_node,
     about_pods,
     about_status,
@@ -75,18 +76,32 @@ class OperationStep(msgspec.Struct, frozen=True):
         return self.before.spec.kind in kinds and self.before.status.step == "taint"
 
 
+class EndEvent(EventRow, frozen=True):
+    """A fact at the end of an operation of a kind, with one of these outcomes."""
+
+    events: Callable[[str, OperationEnd], list[Event]]
+    kind: OperationKind
+    outcomes: tuple[type[Succeeded] | type[Failed], ...]
+
+
+class StepEvent(EventRow, frozen=True):
+    """A fact that a step makes."""
+
+    events: Callable[[str, OperationStep], list[Event]]
+
+
 def events_of_end(ending: OperationEnd) -> list[Event]:
     """Return every event of an operation's end."""
     all_events: list[Event] = []
-    for fact, kind, outcome, events in ENDS:
-        if ending.spec.kind is kind and isinstance(ending.outcome, outcome):
-            all_events += events(fact, ending)
+    for row in ENDS:
+        if ending.spec.kind is row.kind and isinstance(ending.outcome, row.outcomes):
+            all_events += row.events(row.fact, ending)
     return all_events
 
 
 def events_of_step(step: OperationStep) -> list[Event]:
     """Return every event of a step."""
-    return [event for fact, events in STEPS for event in events(fact, step)]
+    return [event for row in STEPS for event in row.events(row.fact, step)]
 
 
 def triggered(group: str, old: int, new: int, largest: int | None) -> str:
@@ -214,20 +229,112 @@ def _not_discarded(fact: str, end: OperationEnd) -> list[Event]:
     return events
 
 
-_EndEvents = Callable[[str, OperationEnd], list[Event]]
-ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _EndEvents], ...] = (
-    ("scale-up done", OperationKind.SCALE_UP, Succeeded, _scaled_up),
-    ("scale-up failed", OperationKind.SCALE_UP, Failed, _scale_up_failed),
-    ("removal done", OperationKind.DELETE_NODES, Succeeded, _removal_done),
-    ("node removed", OperationKind.DELETE_NODES, Succeeded, _node_result),
-    ("node removed", OperationKind.DELETE_NODES, Failed, _node_result),
-    ("node restarted", OperationKind.RESTART_NODE, Succeeded, _restarted),
-    ("node not restarted", OperationKind.RESTART_NODE, Failed, _not_restarted),
-    ("target not lowered", OperationKind.DECREASE_TARGET, Failed, _target_not_lowered),
-    ("instance discarded", OperationKind.DELETE_INSTANCES, Succeeded, _discarded),
-    ("instance not discarded", OperationKind.DELETE_INSTANCES, Failed, _not_discarded),
-    ("pod helped", OperationKind.SCALE_UP, Succeeded, _pods_helped),
-    ("pod let down", OperationKind.SCALE_UP, Failed, _pods_not_helped),
+ENDS: tuple[EndEvent, ...] = (
+    EndEvent(
+        "scale-up done",
+        events=_scaled_up,
+        kind=OperationKind.SCALE_UP,
+        outcomes=(Succeeded,),
+        on="status",
+        reason="`ScaledUpGroup`",
+        message="`Scale-up: group G size set to N instead of M (max: K)`",
+    ),
+    EndEvent(
+        "scale-up failed",
+        events=_scale_up_failed,
+        kind=OperationKind.SCALE_UP,
+        outcomes=(Failed,),
+        on="status",
+        reason="`FailedToScaleUpGroup` (Warning)",
+        message="`Scale-up failed for group G: <class>.<code>: <the vendor's words>`",
+    ),
+    EndEvent(
+        "removal done",
+        events=_removal_done,
+        kind=OperationKind.DELETE_NODES,
+        outcomes=(Succeeded,),
+        on="status",
+        reason="`ScaleDownEmpty`, `ScaleDown`, `NodeInterruption`",
+        message=(
+            "`Scale-down: empty node X removed`, `Scale-down: node X removed with drain`; `Node X"
+            " is gone: its vendor has taken it back`"
+        ),
+    ),
+    EndEvent(
+        "node removed",
+        events=_node_result,
+        kind=OperationKind.DELETE_NODES,
+        outcomes=(Succeeded, Failed),
+        on="node",
+        reason="`ScaleDown`, `ScaleDownFailed` (Warning), `NodeInterruption`",
+        message=(
+            "`nodes removed by cluster autoscaler`; `failed to drain and delete node: …`, `failed"
+            " to delete empty node: …`; `the vendor has taken the node back`, `the node stays: …`"
+        ),
+    ),
+    EndEvent(
+        "node restarted",
+        events=_restarted,
+        kind=OperationKind.RESTART_NODE,
+        outcomes=(Succeeded,),
+        on="node",
+        reason="`NodeRestart`",
+        message="`the node was restarted`",
+    ),
+    EndEvent(
+        "node not restarted",
+        events=_not_restarted,
+        kind=OperationKind.RESTART_NODE,
+        outcomes=(Failed,),
+        on="node",
+        reason="`NodeRestartFailed` (Warning)",
+        message="`failed to restart the node: …`",
+    ),
+    EndEvent(
+        "target not lowered",
+        events=_target_not_lowered,
+        kind=OperationKind.DECREASE_TARGET,
+        outcomes=(Failed,),
+        on="status",
+        reason="`FailedToRevertScaleUp` (Warning)",
+        message="`Failed to decrease target size for group G after scale-up timeout: …`",
+    ),
+    EndEvent(
+        "instance discarded",
+        events=_discarded,
+        kind=OperationKind.DELETE_INSTANCES,
+        outcomes=(Succeeded,),
+        on="status",
+        reason="`DeleteUnregistered`",
+        message="`Removed unregistered node I`",
+    ),
+    EndEvent(
+        "instance not discarded",
+        events=_not_discarded,
+        kind=OperationKind.DELETE_INSTANCES,
+        outcomes=(Failed,),
+        on="status",
+        reason="`DeleteUnregisteredFailed` (Warning)",
+        message="`Failed to remove node I: …`",
+    ),
+    EndEvent(
+        "pod helped",
+        events=_pods_helped,
+        kind=OperationKind.SCALE_UP,
+        outcomes=(Succeeded,),
+        on="pod",
+        reason="`TriggeredScaleUp`",
+        message="`pod triggered scale-up: [{G M->N (max: K)}]`",
+    ),
+    EndEvent(
+        "pod let down",
+        events=_pods_not_helped,
+        kind=OperationKind.SCALE_UP,
+        outcomes=(Failed,),
+        on="pod",
+        reason="`FailedToScaleUpGroup` (Warning)",
+        message="as `scale-up failed`; upstream publishes no event on the pods",
+    ),
 )
 
 
@@ -274,9 +381,36 @@ def _not_evicted(fact: str, step: OperationStep) -> list[Event]:
     return about_pods(fact, refused, "ScaleDownFailed", message, type_=WARNING)
 
 
-STEPS: tuple[tuple[str, Callable[[str, OperationStep], list[Event]]], ...] = (
-    ("node marked", _marked),
-    ("node not marked", _not_marked),
-    ("pod evicted", _evicted),
-    ("pod not evicted", _not_evicted),
+STEPS: tuple[StepEvent, ...] = (
+    StepEvent(
+        "node marked",
+        events=_marked,
+        on="node",
+        reason="`ScaleDown`, `NodeInterruption`, `NodeRestart`",
+        message="`marked the node as toBeDeleted/unschedulable`",
+    ),
+    StepEvent(
+        "node not marked",
+        events=_not_marked,
+        on="node",
+        reason="`ScaleDownFailed` (Warning)",
+        message="`failed to mark the node as toBeDeleted/unschedulable: …`",
+    ),
+    StepEvent(
+        "pod evicted",
+        events=_evicted,
+        on="pod",
+        reason="`ScaleDown`, `NodeInterruption`, `NodeRestart`",
+        message=(
+            "`deleting pod for node scale down`; `evicting pod, because the vendor takes its node"
+            " back`, `evicting pod, because its node will be restarted`"
+        ),
+    ),
+    StepEvent(
+        "pod not evicted",
+        events=_not_evicted,
+        on="pod",
+        reason="`ScaleDownFailed` (Warning)",
+        message="`failed to delete pod for ScaleDown`, when the drain has failed",
+    ),
 )

@@ -18,17 +18,18 @@ from chalicelib.journal.events import (
     PODS_TOLD,
     WARNING,
     Event,
+    EventRow,
     about_node,
     about_pods,
     about_status,
     sizes,
 )
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import ReplacementState
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import REPLACES, OperationKind, OperationSpec
 from chalicelib.model.plan import Plan, Removal, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
@@ -58,11 +59,17 @@ class PassFacts(msgspec.Struct, frozen=True):
         return about_status(fact, self.options, reason, message, type_=type_)
 
 
+class PassEvent(EventRow, frozen=True):
+    """A fact of a pass. events: makes them of the fact and what is known of the pass."""
+
+    events: Callable[[str, PassFacts], Iterable[Event]]
+
+
 def events_of_pass(facts: PassFacts) -> list[Event]:
     """Return every event of this pass, at most PODS_TOLD per fact."""
     events: list[Event] = []
-    for fact, events_about in FACTS:
-        events += list(events_about(fact, facts))[:PODS_TOLD]
+    for row in FACTS:
+        events += list(row.events(row.fact, facts))[:PODS_TOLD]
     return events
 
 
@@ -463,54 +470,216 @@ def _notes(facts: PassFacts, code: ReasonCode) -> list[Reason]:
     return [note for note in facts.plan.notes if note.code is code]
 
 
-FACTS: tuple[tuple[str, Callable[[str, PassFacts], Iterable[Event]]], ...] = (
-    ("cluster unhealthy", _unhealthy),
-    ("cluster full", _cluster_full),
-    ("scale-up begins", _scale_up_begins),
-    ("removal begins, empty", lambda fact, facts: _removal_begins(fact, facts, occupied=False)),
-    ("removal begins, drained", lambda fact, facts: _removal_begins(fact, facts, occupied=True)),
-    ("interruption begins", _interruption_begins),
-    ("restart begins", _restart_begins),
-    ("replacement begins", _replacement_begins),
-    ("replacement begins, not for savings", _lifecycle_replacement_begins),
-    ("replacement failed", _replacement_failed),
-    ("replacement done", _replacement_done),
-    ("renewal rests", _renewal_rests),
-    (
+FACTS: tuple[PassEvent, ...] = (
+    PassEvent(
+        "cluster unhealthy",
+        events=_unhealthy,
+        on="status",
+        reason="`ClusterUnhealthy` (Warning)",
+        message=(
+            "`Cluster is unhealthy`; with `scaleUpFromZero: false` also `Cluster has no nodes.` "
+            "and `Cluster has no ready nodes.`"
+        ),
+    ),
+    PassEvent(
+        "cluster full",
+        events=_cluster_full,
+        on="status",
+        reason="`MaxNodesTotalReached` (Warning)",
+        message="`Max total nodes in cluster reached: N`",
+    ),
+    PassEvent(
+        "scale-up begins",
+        events=_scale_up_begins,
+        on="status",
+        reason="`ScaledUpGroup`",
+        message="`Scale-up: setting group G size to N instead of M (max: K)`",
+    ),
+    PassEvent(
+        "removal begins, empty",
+        events=lambda fact, facts: _removal_begins(fact, facts, occupied=False),
+        on="status",
+        reason="`ScaleDownEmpty`",
+        message='`Scale-down: removing empty node "X"`',
+    ),
+    PassEvent(
+        "removal begins, drained",
+        events=lambda fact, facts: _removal_begins(fact, facts, occupied=True),
+        on="status",
+        reason="`ScaleDown`",
+        message=(
+            "`Scale-down: removing node X, utilization: {cpu 12%, memory 5%}, pods to reschedule:"
+            " a/p,a/q`"
+        ),
+    ),
+    PassEvent(
+        "interruption begins",
+        events=_interruption_begins,
+        on="node",
+        reason="`NodeInterruption` (Warning)",
+        message="`the vendor takes the node back at T; its pods are evicted`",
+    ),
+    PassEvent(
+        "restart begins",
+        events=_restart_begins,
+        on="node",
+        reason="`NodeRestart`",
+        message="`restarting the node, because it is sick: KernelDeadlock=True`",
+    ),
+    PassEvent(
+        "replacement begins",
+        events=_replacement_begins,
+        on="the nodes that will go",
+        reason="`NodeReplacement`",
+        message="`Replace a by 1 of s: saves 0.10 EUR an hour (50%), score 1.00`",
+    ),
+    PassEvent(
+        "replacement begins, not for savings",
+        events=_lifecycle_replacement_begins,
+        on="the nodes that will go",
+        reason="`NodeReplacement`",
+        message=(
+            "`Replace a by a node of s because of age`, `… because of drift`, "
+            "`… because of a fault`"
+        ),
+    ),
+    PassEvent(
+        "replacement failed",
+        events=_replacement_failed,
+        on="the same nodes",
+        reason="`NodeReplacementFailed` (Warning)",
+        message="`replacement failed: <why>; not tried again before T`",
+    ),
+    PassEvent(
+        "replacement done",
+        events=_replacement_done,
+        on="status",
+        reason="`NodeReplacement`",
+        message="`Replaced a by s-1`",
+    ),
+    PassEvent(
+        "renewal rests",
+        events=_renewal_rests,
+        on="status ConfigMap",
+        reason="`RenewalRests` (Warning)",
+        message=(
+            "`<drift, age or repair> in group G rests: the new node N <what is wrong>`, with the "
+            "end of the [rest](reference/node-lifecycle.md#rest-of-a-group); once a day for each "
+            "rest"
+        ),
+    ),
+    PassEvent(
         "scale-up timed out",
-        lambda fact, facts: _repairs(
+        events=lambda fact, facts: _repairs(
             fact, facts, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _timeout_message
         ),
+        on="status",
+        reason="`ScaleUpTimedOut` (Warning)",
+        message="`Nodes added to group G failed to register within 15m`",
     ),
-    (
+    PassEvent(
         "creation failed",
-        lambda fact, facts: _repairs(
+        events=lambda fact, facts: _repairs(
             fact, facts, ReasonCode.CREATION_FAILED, "ScaleUpFailed", _creation_message
         ),
+        on="status",
+        reason="`ScaleUpFailed` (Warning)",
+        message="`Failed adding n nodes to group G due to <class>.<code>; source errors: …`",
     ),
-    ("taint taken off", _taint_removed),
-    ("priorities", _priorities),
-    ("rule object refused", _objects_refused),
-    ("rule object warned", _objects_warned),
-    ("rule adds nodes", _rules_add_nodes),
-    (
-        "rule too late",
-        lambda fact, facts: _rules_stopped(fact, facts, ReasonCode.RULE_EXPIRED),
+    PassEvent(
+        "taint taken off",
+        events=_taint_removed,
+        on="node",
+        reason="`ClusterAutoscalerCleanup`",
+        message="`removed ToBeDeletedByClusterAutoscaler taint from node X`",
     ),
-    (
-        "rule not in force",
-        lambda fact, facts: _rules_stopped(
-            fact, facts, ReasonCode.RULE_INVALID, ReasonCode.RULE_NO_GROUP
+    PassEvent(
+        "priorities",
+        events=_priorities,
+        on="the ConfigMap of the priority expander",
+        reason=(
+            "`PriorityConfigMapInvalid`, `PriorityConfigMapNotMatchedGroup`, "
+            "`PriorityConfigMapNoGroupMatched` (Warning)"
+        ),
+        message="the mistake",
+    ),
+    PassEvent(
+        "rule object refused",
+        events=_objects_refused,
+        on="the HorizontalNodeAutoscaler",
+        reason="`HorizontalNodeAutoscalerInvalid` (Warning)",
+        message=(
+            "`refused as a whole (a good version before it stays in force): <every mistake, with "
+            "its path and what would be right>`"
         ),
     ),
-    ("taint to avoid", _avoid_taint),
-    (
+    PassEvent(
+        "rule object warned",
+        events=_objects_warned,
+        on="the HorizontalNodeAutoscaler",
+        reason="`HorizontalNodeAutoscalerWarning` (Warning)",
+        message="ignored parts; once a day",
+    ),
+    PassEvent(
+        "rule adds nodes",
+        events=_rules_add_nodes,
+        on="the HorizontalNodeAutoscaler, or status for a rule of the policy",
+        reason="`RuleScaledUp`",
+        message="`Rule R: adding n nodes to pool P, due at T`",
+    ),
+    PassEvent(
+        "rule too late",
+        events=lambda fact, facts: _rules_stopped(fact, facts, ReasonCode.RULE_EXPIRED),
+        on="the same",
+        reason="`RuleExpired` (Warning)",
+        message=(
+            "`Rule R, pool P: its time is over by more than half an hour; dropped (was due at T)`"
+        ),
+    ),
+    PassEvent(
+        "rule not in force",
+        events=lambda fact, facts: _rules_stopped(
+            fact, facts, ReasonCode.RULE_INVALID, ReasonCode.RULE_NO_GROUP
+        ),
+        on="the same",
+        reason="`RuleInvalid`, `RuleGroupUnknown` (Warning)",
+        message="the mistake",
+    ),
+    PassEvent(
+        "taint to avoid",
+        events=_avoid_taint,
+        on="node",
+        reason="`IgnoreTaintPrefixUsed` (Warning)",
+        message="`a taint makes nodes count as not ready, …`; ten nodes at most, once a day",
+    ),
+    PassEvent(
         "annotation to avoid",
-        lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.AVOID_ANNOTATION),
+        events=lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.AVOID_ANNOTATION),
+        on="pod",
+        reason="`DaemonSetEvictionAnnotationUsed` (Warning)",
+        message=(
+            "`an annotation on a DaemonSet's pod changes which nodes are empty`; ten pods at "
+            "most, once a day"
+        ),
     ),
-    (
+    PassEvent(
         "annotation invalid",
-        lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.BAD_PROTECTION),
+        events=lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.BAD_PROTECTION),
+        on="pod",
+        reason="`DoNotDisruptInvalid` (Warning)",
+        message=(
+            "`the annotation karpenter.sh/do-not-disrupt does not protect its pod`; only with "
+            "consolidation; ten pods at most, once a day"
+        ),
     ),
-    ("pod not helped", _pods_without_node),
+    PassEvent(
+        "pod not helped",
+        events=_pods_without_node,
+        on="pod",
+        reason="`NotTriggerScaleUp`",
+        message=(
+            "`pod didn't trigger scale-up: n reason, m reason`, or `max total nodes in cluster "
+            "reached`"
+        ),
+    ),
 )

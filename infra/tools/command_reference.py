@@ -1,5 +1,4 @@
-"""Prints every command with its arguments: `python -m
-infra.tools.command_reference > docs/commands.md`.
+"""The page docs/commands.md: every command with its arguments.
 
 It reads the parsers and not their `--help`, whose form depends on Python's version
 and the terminal's width.
@@ -8,7 +7,6 @@ and the terminal's width.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 
 from chalicelib.cli.main import COMMANDS, OUTPUTS, Command
@@ -66,7 +64,3 @@ def _meaning(action: argparse.Action) -> str:
 
 def _plain(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

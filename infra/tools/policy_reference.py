@@ -1,13 +1,7 @@
-"""Generates docs/policy.md from the tables: `python -m
-infra.tools.policy_reference > docs/policy.md`.
-
-A reference maintained separately would be wrong after the first change of a table. A test compares
-the committed file with the generated one.
-"""
+"""The page docs/policy.md, made from the tables of chalicelib/policy."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from chalicelib.policy.document import METADATA, ROOT, SPEC
@@ -51,7 +45,7 @@ spec:
 _HEAD = f"""\
 # The policy document
 
-This page is made from the tables in `chalicelib/policy` (`python -m infra.tools.policy_reference`); do not edit it.
+This page is made from the tables in `chalicelib/policy` (`make docs`); do not edit it.
 
 One YAML (or JSON) document per cluster. `outscaler validate` checks it, `outscaler apply` puts it in force. A wrong
 document is refused whole, with every mistake at once: line, path, and what would be right.
@@ -313,7 +307,3 @@ def _meaning(option: OptionDefinition) -> str:
 
 def _code(text: str) -> str:
     return f"`{text}`" if text else "none"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -1,20 +1,13 @@
-"""Writes the tables of docs/runbook.md "Reasons" from the rows of chalicelib/model/reason.py:
-`python -m infra.tools.reason_tables docs/runbook.md`.
-
-The rest of that page is written by hand, so this tool changes the page in its place.
-"""
+"""The tables of docs/runbook.md "Reasons", made from the rows of chalicelib/model/reason.py."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
 from chalicelib.model.reason import ReasonCode
 
-HEADING = "\n## Reasons\n"
 _INTRODUCTION = "All codes of a plan (`code` in JSON). The text next to the code has the figures."
 _HEAD = ("| Code | Meaning, and what to do |", "|---|---|")
 
@@ -70,22 +63,14 @@ _TABLES = (
 )
 
 
-def page(text: str) -> str:
-    """Return the runbook with the tables as they should be. text: of the page as it is."""
-    before, _, rest = text.partition(HEADING)
-    _, _, after = rest.partition("\n## ")
-    section = "\n".join(_section())
-    return f"{before}{HEADING}\n{section}\n## {after}"
-
-
-def _section() -> Iterator[str]:
+def section() -> Iterator[str]:
+    """Return the lines of all tables."""
     runs = _runs()
     yield from (_INTRODUCTION, "")
-    for table in _TABLES:
-        yield from (table.title, "", *_HEAD)
+    for number, table in enumerate(_TABLES):
+        yield from (*([""] if number else []), table.title, "", *_HEAD)
         for begin in table.begins:
             yield from map(_line, runs[begin])
-        yield ""
 
 
 def _runs() -> dict[ReasonCode, list[ReasonCode]]:
@@ -101,8 +86,3 @@ def _runs() -> dict[ReasonCode, list[ReasonCode]]:
 
 def _line(code: ReasonCode) -> str:
     return f'| <a id="{code.lower()}"></a>`{code}` | {code.row.meaning} |'
-
-
-if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(page(path.read_text("utf-8")), "utf-8")

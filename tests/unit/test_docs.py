@@ -19,7 +19,7 @@ import pytest
 
 from chalicelib.cluster.listed_resources import RESOURCES
 from chalicelib.functions.webhook import MAX_BODY, MAX_GAPS
-from chalicelib.functions.webhook_events import DEFAULT_REASONS, is_relevant, parse
+from chalicelib.functions.webhook_events import is_relevant, parse
 from chalicelib.model.memory import Backoff
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.operations.executor import CLAIM
@@ -41,7 +41,6 @@ from chalicelib.providers.kit import errors
 from chalicelib.reasons.text import text
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
-from infra.tools import reason_tables
 from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -275,39 +274,8 @@ def test_docs_list_all_error_classes() -> None:
     assert {row[0].strip("`") for row in rows(NODE_GROUPS, "Error classes")} == classes
 
 
-def test_docs_runbook_has_the_reasons_as_their_rows_say() -> None:
-    text = RUNBOOK.read_text("utf-8")
-    assert reason_tables.page(text) == text, "run make docs"
-
-
-def test_docs_runbook_has_a_line_for_every_reason() -> None:
-    reasons = RUNBOOK.read_text("utf-8").partition("\n## Reasons\n")[2]
-    listed = re.findall(r'^\| <a id="(\w+)"></a>`(\w+)` \|', reasons, re.MULTILINE)
-    assert sorted(code for _, code in listed) == sorted(code.value for code in ReasonCode)
-    assert [anchor for anchor, code in listed if anchor != code.lower()] == []
-
-
-def test_docs_list_all_event_reasons_that_trigger_a_pass() -> None:
-    assert [row[0].strip("`") for row in rows(EVENTS, "Events that trigger a pass")] == list(
-        DEFAULT_REASONS
-    )
-
-
 def test_docs_sweeper_rules_are_listed_in_code_order() -> None:
     assert [row[0] for row in rows(RUNBOOK, "Stuck operations")] == [why for why, _ in SWEEPING]
-
-
-@pytest.mark.parametrize(
-    ("page", "heading"), [(SCALE_DOWN, "Unneeded timers"), (SCALE_UP, "Time limits")]
-)
-def test_docs_times_are_options_in_force_with_their_defaults(page: Path, heading: str) -> None:
-    from chalicelib.policy.options import default_text
-
-    found = rows(page, heading)
-    assert found
-    for name, default, _ in found:
-        row = ROWS[name.strip("`")]
-        assert (default.strip("`"), row.status) == (default_text(row), Status.IN_FORCE), name
 
 
 def test_docs_list_every_time_limit_of_a_scale_up() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.model.notification import NOTICE_TYPES
 from chalicelib.notify.delivery import runbook_url
-from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, MachineryAlarm
+from infra.aws.alarms import ALARMS, FILTERS
 from infra.tools.prometheus_rules import ALERTS
 from tests.unit.test_docs import ROOT, RUNBOOK, anchors, rows
 
@@ -18,36 +18,9 @@ PAGE = ROOT / "docs" / "alarms.md"
 COMPARISONS = {"GreaterThanThreshold": "more than", "LessThanThreshold": "less than"}
 
 
-def _condition(alarm: MachineryAlarm) -> str:
-    periods = f"{alarm.breaching} of {alarm.periods} periods of {alarm.period // 60} min"
-    return f"{COMPARISONS[alarm.comparison]} {alarm.threshold:g} in {periods}"
-
-
-def test_docs_alarms_are_listed_in_order_with_their_conditions() -> None:
-    *listed, dead = rows(PAGE, "Alarms")
-    assert listed == [
-        [
-            f"[{alarm.name}](runbook.md#{alarm.anchor})",
-            alarm.summary,
-            _condition(alarm),
-            alarm.missing,
-            str(len(alarm.sources)),
-        ]
-        for alarm in ALARMS
-    ]
-    assert dead[-1] == str(len(DEAD_LETTERS))
-
-
 def test_docs_alarms_name_every_metric_of_the_log() -> None:
     text = PAGE.read_text("utf-8")
     assert [each.metric for each in FILTERS if f"`{each.metric}`" not in text] == []
-
-
-def test_docs_alerts_are_listed_in_order() -> None:
-    assert rows(PAGE, "Prometheus rules") == [
-        [f"[{alert.name}](runbook.md#{alert.anchor})", alert.severity, alert.lasting]
-        for alert in ALERTS
-    ]
 
 
 @pytest.mark.parametrize(

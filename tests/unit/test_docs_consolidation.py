@@ -7,7 +7,6 @@ import re
 import pytest
 
 from chalicelib.model.memory import ReplacementState
-from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.next_memory import MOST_OWNERS
 from chalicelib.plan.removal.consolidation.move_search import EFFORTS, MOST_CANDIDATES
@@ -20,28 +19,15 @@ from chalicelib.plan.removal.replacement_rows import (
     REMEMBERED,
 )
 from chalicelib.plan.removal.replacements import MOST_LEFT_OUT
-from chalicelib.policy.settings.consolidation import Consolidation
 from tests.unit.test_docs import RULES, rows
 
 SUBJECT = "consolidation"
 PAGE = RULES / f"{SUBJECT}.md"
 
 
-def test_docs_consolidation_defaults_equal_the_policy() -> None:
-    settings = Consolidation()
-    defaults = {
-        key.partition("`:")[0].strip("`"): value for key, value, _ in rows(PAGE, "Hysteresis")
-    }
-    assert defaults == {
-        "aggressiveness": f"{settings.aggressiveness:g}",
-        "minSavings": f"{settings.min_savings:.0%}",
-        "quietTime": format_duration(settings.quiet_time),
-        "minNodeAge": format_duration(settings.min_node_age),
-        "confirmAfter": format_duration(settings.confirm_after),
-        "priceSettleTime": format_duration(settings.price_settle_time),
-        "movesPerPodPerDay": str(settings.moves_per_pod_per_day),
-        "back-off of failed replacements": "1h, doubled up to 24h",
-    }
+def test_docs_consolidation_backoff_equals_the_code() -> None:
+    backoff = dict(row[:2] for row in rows(PAGE, "Hysteresis"))["back-off of failed replacements"]
+    assert backoff == "1h, doubled up to 24h"
     assert (FIRST_BACKOFF, LONGEST_BACKOFF) == (3600.0, 86_400.0)
 
 

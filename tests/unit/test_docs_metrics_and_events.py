@@ -7,24 +7,10 @@ from pathlib import Path
 
 from chalicelib.journal.events import APART, PODS_TOLD
 from chalicelib.journal.metric_values import ERRORS
-from chalicelib.journal.metrics import BUCKETS, METRICS, PREFIX
-from chalicelib.journal.operation_events import ENDS, STEPS
-from chalicelib.journal.pass_events import FACTS
-from chalicelib.model.operation import OperationKind
+from chalicelib.journal.metrics import BUCKETS, PREFIX
 from tests.unit.test_docs import EVENTS, rows
 
 METRICS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
-
-
-def test_docs_metrics_are_listed_in_order_with_type_labels_and_meaning() -> None:
-    shown = [
-        (name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
-        for name, kind, labels, meaning in rows(METRICS_PAGE, "Metric reference")
-    ]
-    assert shown == [
-        (metric.full_name.removeprefix(PREFIX), metric.type, metric.labels, metric.help)
-        for metric in METRICS
-    ]
 
 
 def test_docs_metrics_list_all_error_types() -> None:
@@ -40,13 +26,3 @@ def test_docs_metrics_and_events_numbers_equal_the_code() -> None:
     assert f"has {len(BUCKETS) + 1} buckets up to {BUCKETS[-1]:g} s" in text
     assert f"once in {APART / 60:g} minutes" in EVENTS.read_text("utf-8")
     assert f"at most {PODS_TOLD} objects" in EVENTS.read_text("utf-8")
-
-
-def test_docs_pass_events_are_listed_in_code_order() -> None:
-    assert [row[0] for row in rows(EVENTS, "Pass events")] == [fact for fact, _ in FACTS]
-
-
-def test_docs_operation_events_are_listed_in_code_order() -> None:
-    listed = [row[0] for row in rows(EVENTS, "Operation events")]
-    assert listed == list(dict.fromkeys([fact for fact, *_ in ENDS] + [fact for fact, _ in STEPS]))
-    assert {kind for _, kind, *_ in ENDS} == set(OperationKind)

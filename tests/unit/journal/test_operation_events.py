@@ -187,7 +187,7 @@ def test_record_failed_repairs_are_warnings_on_the_status(
 
 
 def test_record_every_end_except_a_target_decrease_has_an_event() -> None:
-    reported = {(kind, outcome) for _, kind, outcome, _ in ENDS}
+    reported = {(row.kind, outcome) for row in ENDS for outcome in row.outcomes}
     assert {
         (kind, outcome) for kind in OperationKind for outcome in (Succeeded, Failed)
     } - reported == {(OperationKind.DECREASE_TARGET, Succeeded)}

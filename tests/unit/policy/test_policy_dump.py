@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -31,7 +30,7 @@ from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.settings.scale_up import ScaleUp
 from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.policy.settings.spot import InterruptionAction, RebalanceAction, Spot
-from infra.tools.policy_reference import EXAMPLE, reference
+from infra.tools.policy_reference import EXAMPLE
 from tests.amounts import examples
 from tests.unit.policy.policy_documents import ARCHITECTURE
 
@@ -419,11 +418,6 @@ def test_policy_dump_contains_drain_priorities() -> None:
 def test_policy_version_belongs_to_the_store_and_not_to_the_document() -> None:
     policy, _ = load(ARCHITECTURE, place="p.yaml")
     assert dump(msgspec.structs.replace(policy, version=7)) == dump(policy)
-
-
-def test_policy_reference_page_equals_the_option_tables() -> None:
-    committed = (Path(__file__).resolve().parents[3] / "docs/policy.md").read_text(encoding="utf-8")
-    assert committed == reference(), "run: python -m infra.tools.policy_reference > docs/policy.md"
 
 
 def test_policy_reference_example_is_valid() -> None:
