@@ -191,8 +191,8 @@ class CherryReader(_Fresh):
                 by_order[server.tags.get(_ORDERED_BY, "")].append(server)
         for order, ordered in by_order.items():
             hosts = ", ".join(server.hostname for server in ordered)
-            servers = counted(len(ordered), "server")
-            text = f"Cherry Servers was asked for {servers} of {METAL}: {hosts}"
+            number = counted(len(ordered), "server")
+            text = f"Cherry Servers was asked for {number} of {METAL}: {hosts}"
             asked = (0, len(ordered)) if self.is_new("order", order) else None
             yield News(text, METAL, called=True, asked=asked, bought=len(ordered))
         for server in servers:
