@@ -16,8 +16,16 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 
-_DUE = {why.value: why.row.due for why in DisruptionReason if why.row.due}
-_NOT_DUE_YET = {code.value: code.row.due for code in ReasonCode if code.row.due}
+_SICK = DisruptionReason.REPAIR.row.due
+
+
+def _sick_first(words_of: Mapping[str, str]) -> dict[str, str]:
+    others_last = sorted(words_of.items(), key=lambda item: not item[1].startswith(_SICK))
+    return dict(others_last)
+
+
+_DUE = _sick_first({why.value: why.row.due for why in DisruptionReason if why.row.due})
+_NOT_DUE_YET = _sick_first({code.value: code.row.due for code in ReasonCode if code.row.due})
 
 
 def due_words(reason: DisruptionReason) -> str:
