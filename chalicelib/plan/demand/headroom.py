@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.pod import PodClass, Toleration
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import Reason
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.demand import Demand, blocking_reason
 from chalicelib.plan.demand.pending_pods import is_expendable
@@ -99,27 +99,24 @@ def _scope(
 ) -> tuple[frozenset[str], tuple[tuple[str, Reason], ...]]:
     """Return which groups may run an entry, and what blocks it: a group that cannot be read may run
     it too, so nothing is added while that is unknown."""
-    unread = [gap.detail for gap in state.snapshot.gaps if gap.kind.startswith("provider/")]
+    unread = state.unread_provider
     groups: set[str] = set()
-    blocked: dict[str, str] = {}
+    blocked: dict[str, Reason] = {}
     if not headroom.groups:
         groups.update(state.groups)
-        if unread:
-            blocked[""] = unread[0]
+        if unread is not None:
+            blocked[""] = unread
     for name in headroom.groups:
         pool = names.find(name)
         if pool is not None:
             groups.update(pool.groups)
-        elif unread:
-            blocked[name] = unread[0]
+        elif unread is not None:
+            blocked[name] = unread
     for group in groups:
-        error = state.groups[group].group.error
-        if error:
-            blocked[group] = error
-    return frozenset(groups), tuple(
-        (name, Reason.of(ReasonCode.GROUP_UNREADABLE, detail=detail))
-        for name, detail in sorted(blocked.items())
-    )
+        reason = state.groups[group].unreadable
+        if reason is not None:
+            blocked[group] = reason
+    return frozenset(groups), tuple((name, blocked[name]) for name in sorted(blocked))
 
 
 class _GroupRequests:

@@ -164,9 +164,7 @@ def unknown_pools(state: ClusterState) -> Iterator[Reason]:
         ]
     if policy.spot is not None:
         lists.append(("spot.groups", policy.spot.groups))
-    if not any(groups for _, groups in lists) or any(
-        gap.kind.startswith("provider/") for gap in state.snapshot.gaps
-    ):
+    if state.unread_provider is not None or not any(groups for _, groups in lists):
         return
     names = PoolNames(state)
     for where, groups in lists:

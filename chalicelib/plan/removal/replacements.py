@@ -259,7 +259,7 @@ class _Pass:
         operations do; None if it does."""
         if (detail := _switched_off(replacement.reason, self.state.policy)) is not None:
             return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=detail)
-        if any(gap.kind.startswith("provider/") for gap in self.state.snapshot.gaps):
+        if self.state.unread_provider is not None:
             return None  # the group may be one of those that could not be read
         lost = next(
             (

@@ -256,7 +256,6 @@ def _skip(
         f"{broken} lacks the device that is announced; check its driver" if broken else "none known"
     )
     checks: tuple[tuple[bool, ReasonCode, dict[str, str | int | float]], ...] = (
-        (bool(group.group.error), ReasonCode.GROUP_UNREADABLE, {"detail": group.group.error}),
         (not group.healthy or group.frozen is not None, ReasonCode.GROUP_UNHEALTHY, unhealthy),
         (group.backed_off, ReasonCode.GROUP_BACKOFF, {"until": until, "error": error}),
         (
@@ -273,6 +272,8 @@ def _skip(
     )
     if group.growth_paused is not None:
         return group.growth_paused
+    if group.unreadable is not None:
+        return group.unreadable
     for fails, code, params in checks:
         if fails:
             return Reason(code, params)

@@ -156,17 +156,8 @@ class RuleContext:
     def unreadable(self, pool: PoolFacts) -> Reason | None:
         """Return why the size of a pool is unknown, None if all of it could be read."""
         if pool.id not in self._unreadable:
-            error = next(
-                (
-                    group.group.error
-                    for group in pool_members(pool, self.state)
-                    if group.group.error
-                ),
-                "",
-            )
-            self._unreadable[pool.id] = (
-                Reason.of(ReasonCode.GROUP_UNREADABLE, detail=error) if error else None
-            )
+            reasons = (group.unreadable for group in pool_members(pool, self.state))
+            self._unreadable[pool.id] = next(filter(None, reasons), None)
         return self._unreadable[pool.id]
 
     def scaling(self, pool: PoolFacts) -> Reason | None:

@@ -108,6 +108,12 @@ class NodeGroupState(msgspec.Struct, frozen=True):
         return self.group.id
 
     @property
+    def unreadable(self) -> Reason | None:
+        """Why the group's size is unknown, None if it could be read."""
+        error = self.group.error
+        return Reason.of(ReasonCode.GROUP_UNREADABLE, detail=error) if error else None
+
+    @property
     def shares(self) -> Shares:
         """Return how many of its instances are its nodes."""
         joined = {word for node in self.nodes for word in (node.name, node.provider_id)}
@@ -147,6 +153,13 @@ class ClusterState(msgspec.Struct, frozen=True):
     completed: Mapping[str, Node] = {}
     # what nodes are taken to publish that have not done so
     storage_to_come: tuple[StorageCapacity, ...] = ()
+
+    @property
+    def unread_provider(self) -> Reason | None:
+        """Why a group that is not known may exist: a provider that could not be read has it."""
+        details = (gap.detail for gap in self.snapshot.gaps if gap.kind.startswith("provider/"))
+        detail = next(details, None)
+        return None if detail is None else Reason.of(ReasonCode.GROUP_UNREADABLE, detail=detail)
 
     @property
     def options(self) -> Options:

@@ -189,16 +189,10 @@ class _SourceCollector:
         self.lost.add(rule.key)
         if len(self.verdicts) >= MOST_UNKNOWN:
             return
-        gap = next(
-            (gap for gap in self.state.snapshot.gaps if gap.kind.startswith("provider/")), None
-        )
-        reason = (
-            Reason.of(ReasonCode.GROUP_UNREADABLE, detail=gap.detail)
-            if gap is not None
-            else Reason.of(ReasonCode.RULE_NO_GROUP, rule=rule.key, group=name)
-        )
+        unread = self.state.unread_provider
+        reason = unread or Reason.of(ReasonCode.RULE_NO_GROUP, rule=rule.key, group=name)
         self.verdicts.append(RuleVerdict(rule.name, name, rule.source, reason=reason))
-        if gap is None:
+        if unread is None:
             self._note(reason)
 
     def refuse(self, key: str, detail: str) -> None:
