@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import (
     ConsolidationReport,
@@ -35,7 +36,7 @@ from chalicelib.model.plan import (
     ScaleUp,
     UnschedulablePods,
 )
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
