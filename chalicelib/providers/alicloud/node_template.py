@@ -37,7 +37,7 @@ from chalicelib.providers.alicloud.decoding import (
 )
 from chalicelib.providers.alicloud.vswitches import only_zone
 from chalicelib.providers.kit.errors import ProviderError, Throttled, Unauthorized
-from chalicelib.providers.kit.group_options import OPTION_READERS
+from chalicelib.providers.kit.group_builder import OPTION_READERS
 from chalicelib.providers.kit.node_template import (
     ARCH,
     GPU,

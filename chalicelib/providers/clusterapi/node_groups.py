@@ -71,7 +71,7 @@ from chalicelib.providers.clusterapi.node_template import (
 from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
 from chalicelib.providers.clusterapi.size_writer import size_writer
 from chalicelib.providers.kit.base import Observation
-from chalicelib.providers.kit.group_options import OPTION_READERS, read_flag
+from chalicelib.providers.kit.group_builder import OPTION_READERS, read_flag
 
 PROVIDER = "clusterapi"
 _SHOWN = 120  # maximum characters of a machine's name in a gap

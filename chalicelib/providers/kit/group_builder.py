@@ -1,5 +1,5 @@
 """What the vendors' builders of node groups do alike: gaps, the state of an instance that is a
-node, and placeholders.
+node, placeholders, and options of one group in tags or annotations.
 
 A placeholder stands for a machine that was requested, does not exist and will not be made. A failed
 scale-up leaves no machine at a vendor, only a size. With placeholders the planner, which considers
@@ -9,10 +9,17 @@ and lowers the size by deleting them (sized_group.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Mapping
 
-from chalicelib.model.group import Instance, InstanceError, InstanceState
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState
+from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.schema import fields_of
+from chalicelib.policy.settings.cluster_options import DURATION, RATIO, Options
+from chalicelib.policy.value_types import BOOLEAN, ValueType
 
 MOST_PLACEHOLDERS = 1000  # of one group: a pass lowers its size by these, the next by the others
 _PLACEHOLDER = "placeholder-"
@@ -74,3 +81,48 @@ def placeholders(
     return tuple(
         Instance(id_of(handle), InstanceState.CREATING, error, handle=handle) for handle in handles
     )
+
+
+# -- options of a group; the end of their key names them as on AWS: `scaledownunneededtime`
+
+OptionReader = Callable[[str], float | bool]
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?\Z")
+
+
+def _read_share(text: str) -> float:
+    value = float(text) if _NUMBER.match(text) else math.nan
+    if not math.isfinite(value):
+        raise BadInput("option", f"{text!r} is not a number", "write a share such as 0.5")
+    return value
+
+
+def _read_seconds(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < 0 or not math.isfinite(seconds):
+        raise BadInput("option", f"{text[:40]!r} is not a duration", "write a duration such as 10m")
+    return seconds
+
+
+def read_flag(text: str) -> bool:
+    """Read `true` or `false`. Raises BadInput."""
+    if text not in {"true", "false"}:
+        raise BadInput("option", f"{text!r} is neither true nor false", "write true or false")
+    return text == "true"
+
+
+def _readers() -> Mapping[str, tuple[str, OptionReader]]:
+    reader_of: dict[ValueType, OptionReader] = {
+        RATIO: _read_share,
+        DURATION: _read_seconds,
+        BOOLEAN: read_flag,
+    }
+    own_fields = GroupOptions.__struct_fields__
+    shared = [field for field in fields_of(Options) if field.attribute in own_fields]
+    return {
+        field.attribute.replace("_", ""): (field.attribute, reader_of[field.kind])
+        for field in shared
+    }
+
+
+OPTION_READERS = _readers()
+"""The end of a key -> (field of GroupOptions, reader of the lower-cased value)."""
