@@ -141,7 +141,8 @@ def test_mutants_are_killed_survive_or_cannot_be_judged(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", RUN, str(tmp_path)],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        # each fresh session would load every plugin that is installed
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
