@@ -146,7 +146,7 @@ def test_capi_settings_defaults_of_switches() -> None:
     assert (plain.allow_pool_shrink, plain.zone_from_failure_domain, plain.stuck_after) == (
         False,
         True,
-        0.0,
+        None,
     )
     assert plain.management == CapiManagement()
     other = read_settings(
