@@ -47,8 +47,8 @@ def leave(policy: Policy, permission: Permission, lease: Lease, runtime: Runtime
 
 
 def take_back(memory: Memory, kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
-    """Take back the soft taints, if there are any. memory: as it was before the pass. Never
-    raises: a failure is logged, and the next pass tries again."""
+    """Take back the soft taints, if there are any. memory: as it was before the pass. A
+    failure is logged, and the next pass tries again."""
     if not taint_writer.noted_nodes(memory):
         return
     try:

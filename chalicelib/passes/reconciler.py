@@ -261,7 +261,7 @@ def _hand_over_late(
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
+class _ClusterPass:
     """What all stages of a pass share. lease: as it was at the beginning. until: the instant after
     which the best plan found so far is used. waits_until: the instant after which it waits for no
     further pods. other: the autoscaler that acts in mode shadow; None in a pass that acts."""
@@ -303,7 +303,7 @@ def run(
     providers = runtime.providers(observing(policy), kube, runtime.read_secret)
     other = _other_autoscaler(policy, permission, kube, runtime)
     waits_until = runtime.clock() + _LONGEST_WAIT
-    this_pass = _Pass(
+    this_pass = _ClusterPass(
         policy, permission, kube, providers, held, held.check(), report, until, waits_until, other
     )
     saved = _decide_and_save(this_pass, runtime)
@@ -338,7 +338,7 @@ def _other_autoscaler(
     return ObservedAutoscaler(policy, kube, runtime)
 
 
-def _decide_and_save(this_pass: _Pass, runtime: Runtime) -> _Saved:
+def _decide_and_save(this_pass: _ClusterPass, runtime: Runtime) -> _Saved:
     """Decide, and save memory and operations in one transaction.
 
     Memory is read before the cluster, never after: an operation that an executor finishes in
@@ -370,12 +370,12 @@ def _decide_and_save(this_pass: _Pass, runtime: Runtime) -> _Saved:
     raise StoreError(f"{lease.cluster}: memory changed {_TRIES} times while it was being decided")
 
 
-def _with_others(stored: Memory, this_pass: _Pass, runtime: Runtime) -> Memory:
+def _with_others(stored_memory: Memory, this_pass: _ClusterPass, runtime: Runtime) -> Memory:
     """Return the memory with which this pass plans: with confirmations of timers, and with what
     others may have done since the last pass."""
     last_success = this_pass.lease.last_success
     return with_others(
-        confirm(stored, last_success),
+        confirm(stored_memory, last_success),
         last_success,
         this_pass.policy.scan_interval,
         runtime.clock(),
@@ -384,7 +384,7 @@ def _with_others(stored: Memory, this_pass: _Pass, runtime: Runtime) -> Memory:
 
 
 def _read_and_plan(
-    this_pass: _Pass, memory: Memory, runtime: Runtime
+    this_pass: _ClusterPass, memory: Memory, runtime: Runtime
 ) -> tuple[Snapshot, Memory, Plan, Memory]:
     """Return the cluster, the memory with which it was planned, the plan, and the memory after it.
 
@@ -415,7 +415,7 @@ def _read_once(providers: Sequence[Provider]) -> Observe:
     return groups
 
 
-def _read(this_pass: _Pass, groups: Observe, memory: Memory, runtime: Runtime) -> Snapshot:
+def _read(this_pass: _ClusterPass, groups: Observe, memory: Memory, runtime: Runtime) -> Snapshot:
     """Return the cluster now."""
     policy, kube, report = this_pass.policy, this_pass.kube, this_pass.report
     remaining = max(this_pass.until - runtime.clock(), _LEAST)
@@ -426,7 +426,7 @@ def _read(this_pass: _Pass, groups: Observe, memory: Memory, runtime: Runtime) -
 
 
 def _plan(
-    this_pass: _Pass, snapshot: Snapshot, memory: Memory, runtime: Runtime
+    this_pass: _ClusterPass, snapshot: Snapshot, memory: Memory, runtime: Runtime
 ) -> tuple[Plan, Memory]:
     """Return the plan, and the memory after it."""
     with this_pass.report.stage("plan"):
@@ -475,7 +475,7 @@ def _of_this_pass(plan: Plan, lease: Lease, *, act: bool) -> Plan:
 
 
 def _to_save(
-    this_pass: _Pass, snapshot: Snapshot, plan: Plan, new_memory: Memory, old_memory: Memory
+    this_pass: _ClusterPass, snapshot: Snapshot, plan: Plan, new_memory: Memory, old_memory: Memory
 ) -> Memory:
     """Return the memory to save. Cluster-wide instants are written by executors and never
     overwritten from here. The circuit breaker, replacements, the moves of pods and the notes on
@@ -512,7 +512,7 @@ def _send(operations: Sequence[Operation], runtime: Runtime) -> None:
             logger.error(what, cluster=spec.cluster, operation=spec.id, **failure(error))
 
 
-def _mark_nodes(this_pass: _Pass, plan: Plan, runtime: Runtime) -> tuple[TaintUpdate, ...]:
+def _mark_nodes(this_pass: _ClusterPass, plan: Plan, runtime: Runtime) -> tuple[TaintUpdate, ...]:
     """Write soft and stale taints; return those that were written."""
     if not this_pass.permission.act:
         return ()
@@ -525,7 +525,7 @@ def _mark_nodes(this_pass: _Pass, plan: Plan, runtime: Runtime) -> tuple[TaintUp
         return ()
 
 
-def _recorded(this_pass: _Pass, saved: _Saved, *, is_new: bool) -> RecordedDecision | None:
+def _recorded(this_pass: _ClusterPass, saved: _Saved, *, is_new: bool) -> RecordedDecision | None:
     """Return the decision if it changes something, or differs from the last pass's."""
     # Imported here, because it is off by default.
     from chalicelib.replay.decision_place import has_changes
