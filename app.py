@@ -45,7 +45,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.runtime.runtime import runtime
 
 if TYPE_CHECKING:
-    from chalicelib.page.pages import PageAnswer
+    from chalicelib.page.routes import PageAnswer
 
 preload(__name__, "chalicelib.policy.compiled")
 

@@ -24,8 +24,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from chalicelib.page.pages import PageAnswer, PageRequest
 from chalicelib.page.render import SECURITY_HEADERS, Links
+from chalicelib.page.routes import PageAnswer, PageRequest
 
 LOOPBACK = "127.0.0.1"
 COOKIE = "outscaler"

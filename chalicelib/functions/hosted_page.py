@@ -31,7 +31,7 @@ from chalicelib.runtime.messages import cluster_name_ok
 from chalicelib.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from chalicelib.page.pages import PageAnswer
+    from chalicelib.page.routes import PageAnswer
 
 ROOT = "/ui"
 _REPLACE = "yes"
@@ -109,8 +109,8 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     chosen = request.replace == _REPLACE and request.site == "same-origin"
     if current is not None and current.clusters != link.clusters and not chosen:
         # Ask whether the link replaces the session; it is not used yet.
-        from chalicelib.page.pages import page_of
         from chalicelib.page.render import Links
+        from chalicelib.page.routes import page_of
 
         values = {
             "title": "Another session is open",
@@ -128,8 +128,8 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
     cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
     attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
-    from chalicelib.page.pages import PageAnswer
     from chalicelib.page.render import SECURITY_HEADERS
+    from chalicelib.page.routes import PageAnswer
 
     headers = {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"}
     return PageAnswer(303, b"", SECURITY_HEADERS | headers)
@@ -157,8 +157,8 @@ def _shown(
     grant = _grant(cookies, runtime)
     if grant is None:
         raise _refused(runtime)
-    from chalicelib.page.pages import PageRequest, respond
     from chalicelib.page.render import Links
+    from chalicelib.page.routes import PageRequest, respond
 
     refuse_newer_schema(runtime)
     permitted = None if grant.clusters is None else frozenset(grant.clusters)
@@ -179,8 +179,8 @@ def asset(file: str, base: str, runtime: Runtime) -> PageAnswer:
 def _asset(file: str, base: str, runtime: Runtime) -> PageAnswer:
     if not runtime.page_key:
         raise _refused(runtime)
-    from chalicelib.page.pages import STATIC, static
     from chalicelib.page.render import Links
+    from chalicelib.page.routes import STATIC, static
 
     return static(f"{STATIC}{file}", Links(base), runtime.clock())
 
@@ -219,8 +219,8 @@ def _as_page(work: Callable[[], PageAnswer], base: str, runtime: Runtime) -> Pag
     except OutscalerError as error:
         status, line = 503, "The page is temporarily unavailable. Reload it."
         logger.error("page failed", **failure(error))
-    from chalicelib.page.pages import failed
     from chalicelib.page.render import Links
+    from chalicelib.page.routes import failed
 
     return failed(Links(base), runtime.clock(), status, line)
 

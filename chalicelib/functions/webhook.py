@@ -37,8 +37,8 @@ from chalicelib.runtime.messages import Cause
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.wakeup import cancel_request, request_reconcile
+from chalicelib.runtime.webhook_authentication import SKEW, AuthResult, WebhookAuth, verify
 from chalicelib.runtime.webhook_credentials import ClusterCredentials
-from chalicelib.runtime.webhook_signature import SKEW, AuthResult, WebhookAuth, verify
 from chalicelib.store.errors import StoreError
 
 MAX_BODY = 256 * 1024

@@ -45,7 +45,7 @@ from chalicelib.views.consolidation import action, worth
 
 class PassFacts(msgspec.Struct, frozen=True):
     """What the events of one pass are made from. marks: taints outside of operations that were
-    written (passes/taint_writer.py)."""
+    written (passes/soft_taints.py)."""
 
     plan: Plan
     snapshot: Snapshot

@@ -49,7 +49,7 @@ from chalicelib.operations.ordering import blocked_by_other_operation, deadline_
 from chalicelib.operations.recording import record_operation
 from chalicelib.operations.sibling_removals import Siblings
 from chalicelib.operations.step_context import NOT_STARTED, OWN, OperationDefinition, StepContext
-from chalicelib.operations.steps.interrupted_removal import INTERRUPTED_REMOVAL
+from chalicelib.operations.steps.evacuation import INTERRUPTED_REMOVAL
 from chalicelib.operations.steps.remove_nodes import DELETE_NODES
 from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCES
 from chalicelib.operations.steps.restart_node import RESTART_NODE

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.passes import taint_writer
+from chalicelib.passes import soft_taints
 from chalicelib.passes.lease_renewal import HeldLease, renewed
 from chalicelib.plan.state.foreign_growths import left
 from chalicelib.policy.settings.cluster_policy import Policy
@@ -28,7 +28,7 @@ def is_left(cluster: str, permission: Permission, runtime: Runtime) -> bool:
     """Return whether memory says that no pass looks at the groups, and no node has soft taints of
     ours. Raises StoreError."""
     memory = runtime.store.memory.look(cluster)
-    noted = permission.take_back and taint_writer.noted_nodes(memory)
+    noted = permission.take_back and soft_taints.noted_nodes(memory)
     return memory == left(memory) and not noted
 
 
@@ -40,7 +40,7 @@ def leave(policy: Policy, permission: Permission, lease: Lease, runtime: Runtime
         with renewed(held, runtime):
             memory = runtime.store.memory.load(lease.cluster)
             runtime.store.memory.save(lease.cluster, memory, left(memory), (), held.check())
-            if permission.take_back and taint_writer.noted_nodes(memory):
+            if permission.take_back and soft_taints.noted_nodes(memory):
                 _take_back(runtime.kube_client(policy), held, runtime)
     finally:
         runtime.store.leases.release(lease)
@@ -49,7 +49,7 @@ def leave(policy: Policy, permission: Permission, lease: Lease, runtime: Runtime
 def take_back(memory: Memory, kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
     """Take back the soft taints, if there are any. memory: as it was before the pass. A
     failure is logged, and the next pass tries again."""
-    if not taint_writer.noted_nodes(memory):
+    if not soft_taints.noted_nodes(memory):
         return
     try:
         _take_back(kube, held, runtime)
@@ -61,12 +61,12 @@ def _take_back(kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
     """Remove the soft taints that memory has noted as ours, and the notes of those that are gone.
     Raises ClusterError, StoreError; what is left is taken back by the next attempt."""
     memory = runtime.store.memory.load(held.cluster)
-    noted = taint_writer.noted_nodes(memory)
+    noted = soft_taints.noted_nodes(memory)
     done = list[str]()
     try:
-        for node in taint_writer.take_back(noted, kube, runtime.clock, held.cluster):
+        for node in soft_taints.take_back(noted, kube, runtime.clock, held.cluster):
             done.append(node)
     finally:
         if done:
-            rest = taint_writer.without_notes(memory, done)
+            rest = soft_taints.without_notes(memory, done)
             runtime.store.memory.save(held.cluster, memory, rest, (), held.check())

@@ -42,7 +42,7 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.executor import send_first
-from chalicelib.passes import taint_writer
+from chalicelib.passes import soft_taints
 from chalicelib.passes.cluster_reading import connected, observe, share_lists
 from chalicelib.passes.foreign_groups import claimed_elsewhere, without_groups
 from chalicelib.passes.lease_renewal import LEASE_FOR, HeldLease, in_thread, renewed
@@ -494,8 +494,8 @@ def _to_save(
     )
     memory = after_pass(memory, snapshot.groups, act=act)
     if not act:
-        return taint_writer.still_noted(memory, old_memory)
-    return taint_writer.noted(
+        return soft_taints.still_noted(memory, old_memory)
+    return soft_taints.noted(
         memory, old_memory, plan.marks, snapshot.nodes, this_pass.policy.options
     )
 
@@ -518,7 +518,7 @@ def _mark_nodes(this_pass: _ClusterPass, plan: Plan, runtime: Runtime) -> tuple[
         return ()
     cluster, options = this_pass.lease.cluster, this_pass.policy.options
     try:
-        return taint_writer.apply(plan.marks, this_pass.kube, options, runtime.clock, cluster)
+        return soft_taints.apply(plan.marks, this_pass.kube, options, runtime.clock, cluster)
     except OutscalerError as error:
         # planned again; the pass is saved and not repeated for them
         logger.error("nodes not marked", cluster=cluster, **failure(error))

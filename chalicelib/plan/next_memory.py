@@ -24,16 +24,16 @@ from chalicelib.model.memory import (
 )
 from chalicelib.model.operation import Operation
 from chalicelib.model.purchases import with_planned_pods
+from chalicelib.plan.group_repair import wrong_size
 from chalicelib.plan.removal.bought_back import next_drains
 from chalicelib.plan.removal.methods.unneeded import paused_timer
 from chalicelib.plan.removal.removal_planner import DisruptionPlan
 from chalicelib.plan.removal.replacement_rows import with_operations
-from chalicelib.plan.repair import wrong_size
 from chalicelib.plan.scale_up.scale_up_planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.state.due_nodes import RESTARTED_FOR
 from chalicelib.plan.state.node_templates import learn, stated_template
 from chalicelib.plan.state.purchase_attempts import with_purchases
+from chalicelib.plan.state.sick_old_drifted_nodes import RESTARTED_FOR
 from chalicelib.plan.state.spot_market import is_fallback, next_fallback, next_risk
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 

@@ -38,12 +38,12 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.purchases import awaited_pods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.pending_pods import PendingPods
+from chalicelib.plan.group_repair import compatible, kept
 from chalicelib.plan.prices import price_book
 from chalicelib.plan.removal.consolidation.eligibility import protected_time
-from chalicelib.plan.removal.disruption_budgets import unknown_pools
+from chalicelib.plan.removal.node_disruption_budgets import unknown_pools
 from chalicelib.plan.removal.removal_planner import DisruptionPlan
 from chalicelib.plan.removal.replacement_rows import ended_rows
-from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_up.scale_up_planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.undelivered import undelivered_notes
@@ -71,8 +71,8 @@ def build_plan(
     repairs: tuple[Repair, ...],
     seed: int,
 ) -> Plan:
-    """Return the whole plan. repairs: what plan/repair.py found; repairs that conflict with the
-    rest wait for a later pass."""
+    """Return the whole plan. repairs: of plan/group_repair.py; those that conflict with the rest
+    wait for a later pass."""
     scale_ups = (*scale_up.scale_ups, *disruption.purchases)
     grown = (growth.group for growth in scale_ups)
     shrunk = (removal.group for removal in disruption.removals)

@@ -28,12 +28,12 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
+from chalicelib.plan.group_repair import repair
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.removal.candidates import removable_rows
 from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.removal.replacement_rows import count_late_successors
-from chalicelib.plan.repair import repair
 from chalicelib.plan.scale_up.scale_up_planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state

@@ -31,7 +31,7 @@ from chalicelib.model.secret import SecretUnavailable, place_of
 from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.log import logger
-from chalicelib.runtime.webhook_signature import WebhookKeys, read_keys
+from chalicelib.runtime.webhook_authentication import WebhookKeys, read_keys
 
 if TYPE_CHECKING:
     from chalicelib.store.policies import StoredPolicy, StoredWebhook

@@ -35,7 +35,7 @@ import yaml
 
 from chalicelib.cli.ui_server import PageServer
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.page.pages import respond
+from chalicelib.page.routes import respond
 from chalicelib.store import Store
 from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects

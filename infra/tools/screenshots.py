@@ -19,8 +19,8 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.page.pages import PageRequest, respond
 from chalicelib.page.render import Links
+from chalicelib.page.routes import PageRequest, respond
 from chalicelib.store import Store
 from infra.emulators.example_clusters import NOW, example
 

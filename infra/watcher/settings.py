@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.cluster.list_archive import watcher_key
 from chalicelib.model.errors import BadInput
 from chalicelib.net.http_session import public_context
-from chalicelib.runtime.webhook_signature import read_keys
+from chalicelib.runtime.webhook_authentication import read_keys
 
 _LARGEST_SECRET = 2**14  # characters
 

@@ -27,7 +27,7 @@ from chalicelib.model.read_scope import ReadScope
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.providers.kit.http import retry_after
-from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, sign
+from chalicelib.runtime.webhook_authentication import SIGNATURE, TIMESTAMP, sign
 from infra.watcher.settings import WatcherSettings
 
 _BOUNDS = ExchangeBounds(connect=5.0, read=20.0, total=30.0, bytes=2**14)

@@ -8,8 +8,8 @@ import gzip
 import time
 
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from chalicelib.page.render import Links
+from chalicelib.page.routes import PageAnswer, PageRequest, respond
 from chalicelib.store import Store
 from infra.emulators.example_clusters import NOW, as_many, example
 

@@ -20,7 +20,7 @@ from chalicelib.policy.load import digest
 from chalicelib.runtime.messages import ReconcileMessage, decode_reconcile
 from chalicelib.runtime.runtime import Runtime, SecretCache, build
 from chalicelib.runtime.senders import NotSent
-from chalicelib.runtime.webhook_signature import sign
+from chalicelib.runtime.webhook_authentication import sign
 from chalicelib.store import Store
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_services import in_process

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from chalicelib.cli.main import main as outscaler
-from chalicelib.runtime.webhook_signature import sign
+from chalicelib.runtime.webhook_authentication import sign
 from chalicelib.store import Store
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.aws import LocalAws

@@ -38,7 +38,7 @@ from chalicelib.policy.settings.spot import Spot
 from chalicelib.policy.value_types import SECRET
 from chalicelib.policy.vendors.settings import settings_of
 from chalicelib.providers.kit.errors import Unauthorized
-from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
+from chalicelib.runtime.webhook_authentication import AuthResult, WebhookKeys, verify
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
 from tests.functional.doctor_cases import ACTIVE, NOW, told

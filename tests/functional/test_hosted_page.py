@@ -37,8 +37,8 @@ from chalicelib.functions.hosted_page import (
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.page.assets import assets
-from chalicelib.page.pages import PageRequest, respond
 from chalicelib.page.render import Links
+from chalicelib.page.routes import PageRequest, respond
 from chalicelib.runtime.runtime import install, runtime
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, busy

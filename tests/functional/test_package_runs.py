@@ -15,7 +15,7 @@ import pytest
 
 import chalicelib
 from chalicelib.policy.load import digest
-from chalicelib.runtime.webhook_signature import sign
+from chalicelib.runtime.webhook_authentication import sign
 from chalicelib.store import Store
 from infra.aws.artifact import rewrite
 from infra.aws.botocore_data import SERVICES

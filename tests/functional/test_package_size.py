@@ -82,7 +82,7 @@ def test_artifact_makes_the_same_plan_as_the_source_tree(
 def test_artifact_renders_the_status_page() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "from chalicelib.page.render import Links; from chalicelib.page.pages import failed;"
+        "from chalicelib.page.render import Links; from chalicelib.page.routes import failed;"
         "sys.stdout.write(failed(Links('/api/ui'), 0.0, 401, '<no session>').body.decode())"
     )
     command = [sys.executable, "-I", "-S", "-c", code, str(artifact().task)]

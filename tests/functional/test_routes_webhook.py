@@ -13,7 +13,7 @@ import pytest
 
 from app import app
 from chalicelib.functions import webhook
-from chalicelib.runtime.webhook_signature import sign_body
+from chalicelib.runtime.webhook_authentication import sign_body
 from tests.functional.app_client import BEARER, HMAC, AppClient, line, sample
 
 BODY = sample("core-v1-failed-scheduling")

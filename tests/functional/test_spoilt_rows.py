@@ -25,8 +25,8 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause
-from chalicelib.page.pages import PageRequest, respond
 from chalicelib.page.render import Links
+from chalicelib.page.routes import PageRequest, respond
 from chalicelib.passes import scan_scheduler
 from chalicelib.policy.compiled import compiled
 from chalicelib.policy.load import digest, load

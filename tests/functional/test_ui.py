@@ -17,8 +17,8 @@ from chalicelib.cli.deployment_settings import known_settings
 from chalicelib.cli.main import main
 from chalicelib.cli.ui_server import AT_ONCE, PageServer
 from chalicelib.model.policy_permissions import STRICT, Deployment
-from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from chalicelib.page.render import Links
+from chalicelib.page.routes import PageAnswer, PageRequest, respond
 from chalicelib.policy.load import digest
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.example_clusters import NOW, decided, example, quiet_plan

@@ -25,7 +25,7 @@ from chalicelib.cluster.listed_resources import PRIORITY_CONFIG, RESOURCES
 from chalicelib.cluster.watcher_post import WatcherPost, read_post
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.settings.cluster_options import Options
-from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
+from chalicelib.runtime.webhook_authentication import AuthResult, WebhookKeys, verify
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen

@@ -17,7 +17,7 @@ from chalicelib.policy.load import digest
 from chalicelib.runtime.messages import Cause
 from chalicelib.runtime.runtime import install
 from chalicelib.runtime.wakeup import request_reconcile
-from chalicelib.runtime.webhook_signature import sign_body
+from chalicelib.runtime.webhook_authentication import sign_body
 from chalicelib.store.tables import DebounceRow
 from tests.functional.app_client import BEARER, HMAC, AppClient, sample
 

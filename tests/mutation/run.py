@@ -6,7 +6,7 @@
                                                             look
     python -m tests.mutation.run --living                   those of the results that lived, once
                                                             more
-    python -m tests.mutation.run --at chalicelib/plan/repair.py:40-60
+    python -m tests.mutation.run --at chalicelib/plan/group_repair.py:40-60
 
 Each verdict is appended to the results file (--results), and a mutant with a verdict there is not
 run again: for a new run of the same draw remove the file, or name another.

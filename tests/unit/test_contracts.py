@@ -70,7 +70,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("journal/journal", "botocore"),
         ("cluster/client", "boto3"),
         ("providers/huaweicloud/credentials", "botocore"),
-        ("plan/repair", "pynamodb"),
+        ("plan/group_repair", "pynamodb"),
     ),
     "HTTP leaves through one transport": (
         ("providers/kit/services", "requests"),

@@ -40,7 +40,7 @@ from chalicelib.policy.settings.mode import Mode
 from chalicelib.providers.kit import errors
 from chalicelib.reasons.text import text
 from chalicelib.runtime.mode_guard import permitted
-from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
+from chalicelib.runtime.webhook_authentication import AuthResult, WebhookKeys, verify
 from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]

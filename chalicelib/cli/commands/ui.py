@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             _open(link)
         return 0
     from chalicelib.cli.ui_server import PageServer
-    from chalicelib.page.pages import respond
+    from chalicelib.page.routes import respond
 
     store = open_store(args)
     deployment = known_settings(store)

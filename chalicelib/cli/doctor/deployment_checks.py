@@ -27,7 +27,7 @@ from chalicelib.providers.cherryservers import tokens
 from chalicelib.providers.cherryservers.definition_reader import from_gcfg
 from chalicelib.providers.exoscale import credentials as exoscale
 from chalicelib.providers.huaweicloud import credentials as huaweicloud
-from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, read_keys, sign
+from chalicelib.runtime.webhook_authentication import SIGNATURE, TIMESTAMP, read_keys, sign
 
 # -- secrets ---------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ with all nodes of a loop.
 Where a vendor takes one change of a pool at a time, `delete` and `poll` of several operations meet
 (operations/sibling_removals.py): one request deletes the nodes of all that are ready.
 
-A node that its vendor takes back is removed by other steps (steps/interrupted_removal.py), and a
+A node that its vendor takes back is removed by other steps (steps/evacuation.py), and a
 restart (steps/restart_node.py) shares the first ones of these.
 """
 

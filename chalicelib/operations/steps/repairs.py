@@ -1,7 +1,7 @@
-"""The operations of repairs (plan/repair.py): deletes instances that never registered as nodes, and
-decreases a target by instances that were never created (docs/reference/node-groups.md "Unregistered
-instances"). Nothing has to be drained, and only what was requested from the vendor has to be rolled
-back.
+"""The operations of repairs (plan/group_repair.py): deletes instances that never registered as
+nodes, and decreases a target by instances that were never created (docs/reference/node-groups.md
+"Unregistered instances"). Nothing has to be drained, and only what was requested from the vendor
+has to be rolled back.
 
 An instance may have registered since its deletion was planned. It is then kept, together with all
 other instances of the operation, and the next pass decides which of them are still to be deleted.

@@ -27,7 +27,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.removal.bought_back import bought_back
-from chalicelib.plan.removal.disruption_budgets import DisruptionBudgets
+from chalicelib.plan.removal.node_disruption_budgets import DisruptionBudgets
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
 from chalicelib.plan.removal.simulate import SimulatedRemoval
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter

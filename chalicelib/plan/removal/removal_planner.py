@@ -44,9 +44,9 @@ from chalicelib.plan.removal.replacements import CONSOLIDATES, Advance, Reservat
 from chalicelib.plan.removal.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.due_nodes import remembered
 from chalicelib.plan.state.interruptions import reported
 from chalicelib.plan.state.pass_time import OutOfTime, PassTime
+from chalicelib.plan.state.sick_old_drifted_nodes import remembered
 from chalicelib.plan.state.spot_market import recommended
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 

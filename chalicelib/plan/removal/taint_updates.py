@@ -33,7 +33,7 @@ def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[Taint
     """Return first the removals of stale hard taints, then the removals of soft taints, then the
     new soft taints, each sorted by node name. unneeded: names of the nodes that are unneeded after
     this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled,
-    are not touched. passes/taint_writer.py limits how many soft taints are written per pass."""
+    are not touched. passes/soft_taints.py limits how many soft taints are written per pass."""
     open_operations = [operation for operation in state.memory.operations if operation.is_open]
     busy = {target.node for operation in open_operations for target in operation.spec.targets}
     readable = {group.id for group in state.groups.values() if not group.group.error}

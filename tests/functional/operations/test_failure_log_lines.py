@@ -17,7 +17,7 @@ from chalicelib.functions.lambda_entry import each_record
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.operations import runner
-from chalicelib.passes import reconciler, taint_writer
+from chalicelib.passes import reconciler, soft_taints
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.messages import ActMessage, ReconcileMessage, encode
 from chalicelib.runtime.runtime import Runtime, install
@@ -131,7 +131,7 @@ def test_log_of_a_forbidden_taint_names_the_cluster(stage: OperationHarness, lin
     with_token(stage, "revoked")
     policy = stage.runtime.policy(stage.name)
     assert policy is not None
-    taint_writer.apply(
+    soft_taints.apply(
         (TaintUpdate("g-1", "soften"),),
         stage.runtime.kube_client(policy),
         policy.options,

@@ -11,7 +11,7 @@ from chalicelib.journal import carry_over
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.journal import last_decision
 from chalicelib.model.overview import ClusterOverview
-from chalicelib.passes import pass_report, taint_writer
+from chalicelib.passes import pass_report, soft_taints
 from chalicelib.passes.reconciler import handle
 from chalicelib.providers.kit.errors import Transient
 from chalicelib.runtime.messages import ReconcileMessage, encode
@@ -73,7 +73,7 @@ def test_failed_taint_updates_do_not_repeat_the_pass(
         raise Unavailable("no answer")
 
     stage.group(2)
-    monkeypatch.setattr(taint_writer, "apply", breaks)
+    monkeypatch.setattr(soft_taints, "apply", breaks)
     a_pass(stage)
     assert remains(stage).gauges["last_activity;activity=main"] == stage.clock()
 

@@ -46,7 +46,8 @@ FAULTS = (
     KubeFault(status=403, body=b"{}"),
     KubeFault(status=200, body=b"<html>"),
 )
-# Operations that may run concurrently on one group (plan/repair.py); removals and scale-ups may.
+# Operations that may run concurrently on one group (plan/group_repair.py); removals and
+# scale-ups may.
 APART = {
     OperationKind.SCALE_UP: {OperationKind.SCALE_UP, OperationKind.DELETE_INSTANCES},
     OperationKind.DELETE_INSTANCES: {OperationKind.SCALE_UP, OperationKind.DELETE_INSTANCES},

@@ -11,7 +11,7 @@ from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.operations.removal_progress import KEY
 from chalicelib.operations.runner import DEFINITIONS
 from chalicelib.operations.step_context import NOT_STARTED
-from chalicelib.operations.steps.interrupted_removal import INTERRUPTED_REMOVAL
+from chalicelib.operations.steps.evacuation import INTERRUPTED_REMOVAL
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.timeouts import retry_delay
 from tests.cases import each_row

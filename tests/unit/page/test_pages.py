@@ -27,7 +27,6 @@ from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import views
 from chalicelib.page.cluster_data import ClusterDetails, details
-from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from chalicelib.page.render import (
     LONGEST,
     SECURITY_HEADERS,
@@ -39,6 +38,7 @@ from chalicelib.page.render import (
     shown,
     time_of,
 )
+from chalicelib.page.routes import PageAnswer, PageRequest, respond
 from chalicelib.policy.load import digest
 from chalicelib.store import JournalEntry, Store
 from chalicelib.store.leases import PassFailure

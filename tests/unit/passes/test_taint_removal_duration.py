@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.model.plan import TaintUpdate
-from chalicelib.passes import taint_writer
+from chalicelib.passes import soft_taints
 from chalicelib.plan.removal.taint_updates import REMOVE_STALE_TAINT
 from chalicelib.policy.settings.cluster_options import Options
 
@@ -17,7 +17,7 @@ from chalicelib.policy.settings.cluster_options import Options
 def test_hundreds_of_old_taints_are_removed_over_several_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(taint_writer, "remove_taint", lambda *_, **__: True)
+    monkeypatch.setattr(soft_taints, "remove_taint", lambda *_, **__: True)
     seconds = count(1_800_000_000)
     nowhere: Any = None
 
@@ -25,6 +25,6 @@ def test_hundreds_of_old_taints_are_removed_over_several_passes(
         return float(next(seconds))  # every read of the clock takes a second
 
     marks = tuple(TaintUpdate(f"n{number:03d}", REMOVE_STALE_TAINT) for number in range(500))
-    written = taint_writer.apply(marks, nowhere, Options(), clock)
-    assert 1 <= len(written) <= taint_writer.CLEANING
+    written = soft_taints.apply(marks, nowhere, Options(), clock)
+    assert 1 <= len(written) <= soft_taints.CLEANING
     assert written == marks[: len(written)]

@@ -13,7 +13,7 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.connect import connect
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.plan import TaintUpdate
-from chalicelib.passes.taint_writer import SOFT_REMOVALS, apply
+from chalicelib.passes.soft_taints import SOFT_REMOVALS, apply
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.controllers.clock import ManualClock

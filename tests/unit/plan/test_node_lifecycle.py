@@ -32,7 +32,7 @@ from chalicelib.model.snapshot import MissingData
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal.methods.node_lifecycle import MOST_TRIED
-from chalicelib.plan.state.due_nodes import age_limit
+from chalicelib.plan.state.sick_old_drifted_nodes import age_limit
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.consolidation import Consolidation
 from chalicelib.policy.settings.maintenance_window import Window

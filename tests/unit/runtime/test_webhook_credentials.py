@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.active_policy import read
-from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, WebhookCredentials
-from chalicelib.runtime.webhook_signature import (
+from chalicelib.runtime.webhook_authentication import (
     AuthResult,
     WebhookKeys,
     read_keys,
@@ -18,6 +17,7 @@ from chalicelib.runtime.webhook_signature import (
     sign_body,
     verify,
 )
+from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, WebhookCredentials
 from chalicelib.store.policies import StoredPolicy, StoredWebhook
 from infra.emulators.controllers.clock import ManualClock
 from tests.cases import each_row

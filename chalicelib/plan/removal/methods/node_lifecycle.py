@@ -44,11 +44,11 @@ from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.scale_up.zone_variants import ZoneVariant, zone_variants
 from chalicelib.plan.state.cluster_state import NodeGroupState
-from chalicelib.plan.state.due_nodes import DueNode, lifecycle_state
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.purchase_attempts import room_in_zone
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.renewals import after_renewal, with_successors
+from chalicelib.plan.state.sick_old_drifted_nodes import DueNode, lifecycle_state
 from chalicelib.plan.state.zones import zone_label
 from chalicelib.plan.tables import Ints
 from chalicelib.policy.settings.node_lifecycle import RepairAction
