@@ -18,11 +18,13 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.node import Node
-from chalicelib.plan.linear_solver import Entries, Solver, Trouble
+from chalicelib.plan.packing.linear_programme import Model, merged_places
+from chalicelib.plan.packing.linear_solver import Trouble
+from chalicelib.plan.packing.problem import Numbers, PackingProblem, no_candidates
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools
-from chalicelib.plan.tables import LARGEST, Bools, Ints, NodeTable, ResourceColumns
+from chalicelib.plan.tables import LARGEST, Bools, Ints, NodeTable, ResourceColumns, integers
 
 _MOST_PAIRS = 20_000
 """Pairs of an ask and a group; a larger programme takes too long for a report."""
@@ -31,8 +33,8 @@ PriceOf = Callable[[Node, str], tuple[int, str] | None]
 """(node, id of its group or "") -> the price per hour in millionths, and its currency."""
 
 
-_Limit = tuple[frozenset[int], int, int | None]
-"""Places of offers, the least and the most of their nodes together."""
+_Limit = tuple[list[int], int, int]
+"""Places of offers, 1 or -1, and the most or the least of their nodes together."""
 
 
 class _Offer(msgspec.Struct, frozen=True):
@@ -60,7 +62,7 @@ def bound(state: ClusterState, price_of: PriceOf) -> int | None:
     if not offers:
         return fixed
     try:
-        cost = _Programme(state, offers, stay, inside).solve()
+        cost = _least_price(_ExchangedNodes(state, offers, stay, inside))
     except Trouble:
         return None
     if cost is None:
@@ -86,9 +88,8 @@ def _size(group: NodeGroupState) -> int:
     return max(group.target, len(group.nodes))
 
 
-class _Programme:
-    """Rows: the pods of each ask, the resources of each offer, the room that stays, the
-    bounds of groups and pools."""
+class _ExchangedNodes:
+    """What the nodes of the offers hold, and what their pods may use instead."""
 
     def __init__(
         self, state: ClusterState, offers: list[_Offer], stay: list[Node], inside: set[str]
@@ -120,6 +121,7 @@ class _Programme:
         self._asks = sorted(asks.items())
         free_in_all = free[is_used].sum(axis=0)
         self._stays: Ints = np.minimum(free_in_all, LARGEST).astype(np.int64)
+        self.prices = [offer.price for offer in offers]
 
     def _occupied(self, stay: list[Node], columns: ResourceColumns) -> NodeTable:
         """Return the nodes that stay, with their pods."""
@@ -146,54 +148,33 @@ class _Programme:
         counts: list[int] = np.bincount(moving, minlength=len(classes)).tolist()
         return counts
 
-    def solve(self) -> int | None:
-        """Return the cost in millionths. Raises Trouble."""
-        offers, asks, width = self._offers, self._asks, self._room.shape[1]
-        room: Ints = np.concatenate([self._room, self._stays[None, :]])
-        pairs = self._pairs(room)
-        if len(pairs) > _MOST_PAIRS:
-            return None
-        solver = Solver()
-        endless = solver.infinity
-        limits = self._limits()
-        first = len(asks) + width * len(room)
-        lower = [float(count) for _, count in asks]
-        lower += [0.0] * (width * len(offers))
-        lower += [-1.0] * width
-        lower += [float(least) for _, least, _ in limits]
-        upper = [endless] * first
-        upper += [endless if most is None else float(most) for *_, most in limits]
-        solver.rows(lower, upper)
-        solver.unplaced_columns(len(asks), [endless] * len(asks))
-        dearest = max(1, *(offer.price for offer in offers))
-        relative_prices = [offer.price / dearest for offer in offers]
-        most_nodes = [float(offer.most) for offer in offers]
-        node_columns = [self._node_column(at, first, limits) for at in range(len(offers))]
-        solver.columns(relative_prices, most_nodes, node_columns)
-        pod_columns = [self._pod_column(ask, place, room) for place, ask in pairs]
-        solver.columns([0.0] * len(pairs), [endless] * len(pairs), pod_columns)
-        _, values, _ = solver.run()
-        nodes: list[float] = values[len(asks) : len(asks) + len(offers)].tolist()
-        numbers = [max(0.0, number) for number in nodes]
-        costs = [offer.price * number for offer, number in zip(offers, numbers, strict=True)]
-        return round(sum(costs))
-
-    def _pairs(self, room: Ints) -> list[tuple[int, int]]:
-        """Return (place, ask) where a pod of the ask may be."""
-        pairs: list[tuple[int, int]] = []
-        for ask, ((need, fits), _) in enumerate(self._asks):
-            has_room = np.all((room > 0) | (np.array(need) <= 0), axis=1)
-            places = np.flatnonzero(np.array(fits) & has_room)
-            pairs += [(place, ask) for place in places.tolist()]
-        return pairs
+    def problem(self) -> PackingProblem:
+        """Return the least for these pods: all nodes of the offers are new, and those that stay are
+        one large one."""
+        offers, asks, limits = self._offers, self._asks, self._limits()
+        members = np.array([[at in one for at in range(len(offers))] for one, *_ in limits])
+        signs = np.array([sign for _, sign, _ in limits], dtype=np.int64)
+        fits = np.array([fits for (_, fits), _ in asks], dtype=np.bool_)
+        fits = fits.reshape(len(asks), len(offers) + 1).T
+        return PackingProblem(
+            need=integers([need for (need, _), _ in asks]).reshape(-1, self._room.shape[1]),
+            pending=integers([count for _, count in asks]),
+            price=np.array(self.prices) / max(1, *self.prices),
+            room=self._room,
+            group_fits=fits[:-1],
+            most=integers([offer.most for offer in offers]),
+            free=self._stays[None, :],
+            fits=fits[-1:],
+            buying=members.reshape(len(limits), len(offers)) * signs[:, None],
+            limit=integers([sign * nodes for _, sign, nodes in limits]),
+            **no_candidates(len(asks), len(offers), len(limits)),
+        )
 
     def _limits(self) -> list[_Limit]:
         """Return the limits of groups and of pools whose groups are all offers."""
         at_group = {offer.group.id: at for at, offer in enumerate(self._offers)}
         limits: list[_Limit] = [
-            (frozenset({at}), offer.least, None)
-            for at, offer in enumerate(self._offers)
-            if offer.least > 0
+            ([at], -1, offer.least) for at, offer in enumerate(self._offers) if offer.least > 0
         ]
         for pool in pools(self._state).values():
             shared = self._state.groups[pool.groups[0]].group.pool
@@ -202,24 +183,19 @@ class _Programme:
             members = [at_group[name] for name in pool.groups]
             size = sum(_size(self._offers[at].group) for at in members)
             least = min(shared.min - shared.elsewhere, size)
-            most = None if shared.max < 0 else max(shared.max - shared.elsewhere, size)
-            limits.append((frozenset(members), least, most))
+            limits.append((members, -1, least))
+            if shared.max >= 0:
+                limits.append((members, 1, max(shared.max - shared.elsewhere, size)))
         return limits
 
-    def _node_column(self, at: int, first: int, limits: list[_Limit]) -> Entries:
-        """A node gives its resources, and counts in its limits. first: the row of the first."""
-        start = len(self._asks) + at * self._room.shape[1]
-        resources = np.flatnonzero(self._room[at] > 0).tolist()
-        rows = [start + column for column in resources]
-        rows += [first + row for row, (members, *_) in enumerate(limits) if at in members]
-        return rows, [1.0] * len(rows)
 
-    def _pod_column(self, ask: int, place: int, room: Ints) -> Entries:
-        """A pod takes its share of each resource."""
-        (need_of_ask, _), _ = self._asks[ask]
-        need = np.array(need_of_ask, dtype=np.int64)
-        resources = np.flatnonzero(need).tolist()
-        start = len(self._asks) + place * room.shape[1]
-        rows = [start + column for column in resources]
-        shares = [-need[column] / max(1, int(room[place, column])) for column in resources]
-        return [ask, *rows], [1.0, *map(float, shares)]
+def _least_price(nodes: _ExchangedNodes) -> int | None:
+    """Return the price in millionths, None if the programme is too large or has no solution.
+    Raises Trouble."""
+    numbers = Numbers(nodes.problem())
+    if np.count_nonzero(numbers.cap) + np.count_nonzero(numbers.group_cap) > _MOST_PAIRS:
+        return None
+    solution = Model(numbers, merged_places(numbers), may_wait=True).solve()
+    if solution is None:
+        return None
+    return round(float(np.dot(nodes.prices, np.maximum(solution.bought, 0.0))))

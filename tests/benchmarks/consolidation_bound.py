@@ -20,7 +20,7 @@ import numpy as np
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.linear_solver import Entries, Solver
+from chalicelib.plan.packing.linear_solver import Entries, Solver
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.prices import node_price
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets

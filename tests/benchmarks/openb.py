@@ -101,7 +101,6 @@ def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
             columns.need(cls),
             count,
             tuple(static_mask(cls, snapshot.classes[cls], table).tolist()),
-            10**6,
         )
         for cls, count in sorted(counts.items())
     ]

@@ -14,7 +14,8 @@ import time
 import msgspec
 import pytest
 
-from chalicelib.plan.removal.consolidation.programme import ConsolidationProblem, Programme
+from chalicelib.plan.packing.problem import PackingProblem
+from chalicelib.plan.removal.consolidation.programme import Programme
 from tests.benchmarks.test_planning import BUSY
 from tests.unit.plan.programme_instances import first_fit_removals, half_empty, never
 
@@ -31,7 +32,7 @@ class Measured(msgspec.Struct, frozen=True):
     robust_seconds: float
 
 
-def measured(given: ConsolidationProblem) -> Measured:
+def measured(given: PackingProblem) -> Measured:
     """Bound, a tight proposal and a robust one."""
     started = time.process_time()
     tried = Programme(given, rounds=10, branches=2000, stop=never)

@@ -19,7 +19,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from chalicelib.plan.linear_solver import LEFT, Solver
+from chalicelib.plan.packing.linear_programme import NOWHERE, Model, Place
+from chalicelib.plan.packing.linear_solver import LEFT
+from chalicelib.plan.packing.problem import Numbers
 from chalicelib.plan.scale_up.least_cost import (
     Ask,
     Offer,
@@ -28,13 +30,6 @@ from chalicelib.plan.scale_up.least_cost import (
     _single_ask_loads,
 )
 from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
-from chalicelib.plan.scale_up.least_cost.linear_programs import (
-    Relaxed,
-    _node_columns,
-    _pod_columns,
-    _whole_shares,
-    relax,
-)
 from chalicelib.plan.scale_up.least_cost.master_problem import (
     Effort,
     Master,
@@ -51,6 +46,7 @@ from chalicelib.plan.scale_up.least_cost.problem import (
     pose,
     worth,
 )
+from chalicelib.plan.scale_up.least_cost.relaxation import Relaxed, _whole_shares, relax
 from tests.benchmarks.openb import INPUTS, convert, load, question
 from tests.reference_data import SHARED
 
@@ -107,7 +103,7 @@ def _started(problem: Problem, relaxed: Relaxed, first: Sequence[Load]) -> tuple
 
 
 def _effort(problem: Problem, relaxed: Relaxed) -> Effort:
-    offers = len(problem.cost)
+    offers = len(problem.price)
     return Effort(
         max(30, min(120, 7200 // offers)), max(2, min(8, 240 // offers)), 2, relaxed.bound * 1.004
     )
@@ -149,27 +145,16 @@ def plain(problem: Problem) -> list[Load]:
     """The plain program, nodes filled from its answer, and the look at every node that
     today's search ends with."""
     relaxed = relax(problem)
-    (offers, asks), width, limits = problem.cap.shape, problem.free.shape[1], len(problem.room)
-    solver, rows = Solver(mip_rel_gap=GAP, time_limit=SECONDS), asks + offers * width
-    scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
-    solver.rows(
-        np.concatenate(
-            [problem.count, np.zeros(offers * width), np.full(limits, -solver.infinity)]
-        ),
-        np.concatenate([np.full(rows, solver.infinity), problem.room / scale]),
-    )
-    pairs = np.argwhere(problem.cap > 0)
-    solver.unplaced_columns(asks, np.full(asks, solver.infinity))
-    solver.columns(problem.cost, problem.most, _node_columns(problem, rows, scale))
-    solver.columns(
-        np.zeros(len(pairs)), np.full(len(pairs), solver.infinity), _pod_columns(problem, pairs)
-    )
-    solver.whole(np.arange(asks, asks + offers + len(pairs)))
-    values = solver.run()[1]
-    shares = _whole_shares(problem, pairs, values[asks + offers :])
+    places = [Place(NOWHERE, offer, most) for offer, most in enumerate(problem.most.tolist())]
+    limits = {"mip_rel_gap": GAP, "time_limit": SECONDS}
+    model = Model(Numbers(problem), places, may_wait=True, **limits)
+    model.integers()
+    solution = model.solve()
+    assert solution is not None
+    shares = _whole_shares(problem, np.maximum(solution.put, 0.0))
     before = np.cumsum(shares, axis=0) - shares
     # it may cover more
-    answer = msgspec.structs.replace(relaxed, shares=np.clip(problem.count - before, 0, shares))
+    answer = msgspec.structs.replace(relaxed, shares=np.clip(problem.pending - before, 0, shares))
     rooms = Rooms(problem)
     loads = spread(problem, answer, rooms)
     loads += cover(problem, left_over(problem, loads), relaxed.value, relaxed.scarce, rooms)
@@ -212,7 +197,6 @@ def random_problem(seed: int) -> Problem:
             np.array([1, chance.integers(100, 6000), chance.integers(100, 20000)], dtype=np.int64),
             int(chance.integers(1, 60)),
             tuple((chance.random(width) < 0.8).tolist()),
-            10**6,
         )
         for _ in range(int(chance.integers(2, 13)))
     ]

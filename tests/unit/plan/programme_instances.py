@@ -9,7 +9,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from chalicelib.plan.removal.consolidation.programme import ConsolidationProblem, Proposal
+from chalicelib.plan.packing.problem import PackingProblem
+from chalicelib.plan.removal.consolidation.programme import Proposal
 from chalicelib.plan.tables import Bools, Ints
 
 
@@ -35,13 +36,13 @@ def problem(
     fits: Bools | None = None,
     group_fits: Bools | None = None,
     same_shape: Bools | None = None,
-) -> ConsolidationProblem:
+) -> PackingProblem:
     """A problem. groups: price, room and most of each; limits: going, buying and limit of each."""
     classes, width = len(need), len(need[0])
     everywhere = np.ones((len(free), classes), dtype=np.bool_)
-    return ConsolidationProblem(
+    return PackingProblem(
         need=whole(need, classes, width),
-        extra=whole(extra or [0] * classes, classes),
+        pending=whole(extra or [0] * classes, classes),
         saves=whole(saves, len(saves)),
         pods=whole(pods, len(saves), classes),
         free=whole(free, len(free), width),
@@ -61,7 +62,7 @@ def problem(
     )
 
 
-def random_small(seed: int) -> ConsolidationProblem:
+def random_small(seed: int) -> PackingProblem:
     """Up to five candidates, two nodes that stay, three classes, two groups and two limits."""
     chance = np.random.default_rng(seed)
     nodes, stays, classes, groups, limits = (
@@ -98,7 +99,7 @@ def random_small(seed: int) -> ConsolidationProblem:
     )
 
 
-def placeable(given: ConsolidationProblem, gone: Sequence[int], bought: Sequence[int]) -> bool:
+def placeable(given: PackingProblem, gone: Sequence[int], bought: Sequence[int]) -> bool:
     """Whether all pods of the nodes that go find whole places, by trying all of them."""
     staying = [at for at in range(len(given.free)) if at not in gone]
     new = [group for group, count in enumerate(bought) for _ in range(count)]
@@ -107,7 +108,7 @@ def placeable(given: ConsolidationProblem, gone: Sequence[int], bought: Sequence
         *(given.room[group] for group in new),
     ]
     fits = [*(given.fits[at] for at in staying), *(given.group_fits[group] for group in new)]
-    count = given.extra + given.pods[list(gone)].sum(axis=0)
+    count = given.pending + given.pods[list(gone)].sum(axis=0)
     pods = [cls for cls in range(len(count)) for _ in range(int(count[cls]))]
 
     def place(at: int, free: list[Ints]) -> bool:
@@ -126,7 +127,7 @@ def placeable(given: ConsolidationProblem, gone: Sequence[int], bought: Sequence
     return place(0, rooms)
 
 
-def plans(given: ConsolidationProblem) -> Iterator[Proposal]:
+def plans(given: PackingProblem) -> Iterator[Proposal]:
     """All plans that keep all limits and pay, the best and simplest first; whether the
     pods fit is not checked.
 
@@ -136,7 +137,9 @@ def plans(given: ConsolidationProblem) -> Iterator[Proposal]:
     nodes, groups = len(given.saves), len(given.price)
     takes = (given.need[None, :, :] <= given.room[:, None, :]).all(axis=2) & given.group_fits
     frees = (given.buying < 0).any(axis=0)
-    count = given.extra + given.pods[(given.saves > 0) | (given.going < 0).any(axis=0)].sum(axis=0)
+    count = given.pending + given.pods[(given.saves > 0) | (given.going < 0).any(axis=0)].sum(
+        axis=0
+    )
     most = np.where(
         frees, given.most, np.minimum(given.most, count.sum()) * (takes & (count > 0)).any(axis=1)
     )
@@ -160,7 +163,7 @@ def plans(given: ConsolidationProblem) -> Iterator[Proposal]:
     )
 
 
-def optimum(given: ConsolidationProblem, cuts: Sequence[Proposal] = ()) -> Proposal | None:
+def optimum(given: PackingProblem, cuts: Sequence[Proposal] = ()) -> Proposal | None:
     """The best and simplest plan, by enumeration."""
     for plan in plans(given):
         cut = any(
@@ -188,7 +191,7 @@ def half_empty(
     filled: float = 0.5,
     stays: float = 0.0,
     old: float = 1.0,
-) -> ConsolidationProblem:
+) -> PackingProblem:
     """Nodes of four shapes in three zones, each filled with random pods to about a share of its
     cpu; some classes are bound to a zone or a shape. stays: share of nodes that stay. old: times
     the price of today's nodes of two shapes."""
@@ -239,7 +242,7 @@ def half_empty(
     )
 
 
-def first_fit_removals(given: ConsolidationProblem) -> int:
+def first_fit_removals(given: PackingProblem) -> int:
     """The gain of removing nodes one by one, those that bring most per pod first, into the first
     nodes with room. Limits are not looked at, and nothing is bought."""
     nodes, free = len(given.saves), np.maximum(given.free, 0)

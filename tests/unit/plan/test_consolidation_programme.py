@@ -13,11 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from chalicelib.plan.removal.consolidation.programme import (
-    ConsolidationProblem,
-    Programme,
-    Proposal,
-)
+from chalicelib.plan.packing.problem import PackingProblem
+from chalicelib.plan.removal.consolidation.programme import Programme, Proposal
 from chalicelib.plan.tables import Bools
 from tests.amounts import examples
 from tests.unit.plan.programme_instances import (
@@ -35,7 +32,7 @@ S, M, L = [110, 20, 8], [110, 40, 16], [110, 80, 32]
 GROUPS = [(100_000, S, 10), (200_000, M, 10), (400_000, L, 10)]
 
 
-def programme(given: ConsolidationProblem, *, rounds: int = 10, branches: int = 2000) -> Programme:
+def programme(given: PackingProblem, *, rounds: int = 10, branches: int = 2000) -> Programme:
     """The programme of normal effort, without a time limit."""
     return Programme(given, rounds=rounds, branches=branches, stop=never)
 
@@ -144,7 +141,7 @@ def test_cons_33_headroom_needs_a_node() -> None:
         same_shape=same_shape(3),
     )
     assert programme(given).propose() == Proposal((0,), (0, 0, 0), 100_000)
-    given = msgspec.structs.replace(given, extra=np.array([0, 1]))
+    given = msgspec.structs.replace(given, pending=np.array([0, 1]))
     assert programme(given).propose() == Proposal((0, 1), (0, 0, 0), 200_000)
 
 
@@ -305,9 +302,9 @@ def test_nothing_goes_while_headroom_has_no_place() -> None:
     assert taken.propose() is None
     given = problem([[1, 1], [1, 9]], [5], [[1, 0]], [[9, 1], [9, 5]], extra=[0, 1])
     assert programme(given).propose() is None
-    assert programme(msgspec.structs.replace(given, extra=np.array([0, 0]))).propose() == Proposal(
-        (0,), (), 5
-    )
+    assert programme(
+        msgspec.structs.replace(given, pending=np.array([0, 0]))
+    ).propose() == Proposal((0,), (), 5)
 
 
 def test_largest_amounts_are_counted_without_overflow() -> None:
@@ -326,7 +323,7 @@ def test_problem_without_candidates_or_pods_is_answered() -> None:
     none = msgspec.structs.replace(
         empty,
         need=empty.need[:0],
-        extra=empty.extra[:0],
+        pending=empty.pending[:0],
         pods=empty.pods[:, :0],
         fits=empty.fits[:, :0],
         group_fits=empty.group_fits[:, :0],

@@ -47,10 +47,9 @@ def ask(
     *,
     gpu: int = 0,
     fits: Sequence[bool] = (True,) * 9,
-    per_node: int = MANY,
 ) -> Ask:
     """Equivalent pods that by default may run on every group."""
-    return Ask(np.array([1, cpu, memory, gpu], dtype=np.int64), count, tuple(fits), per_node)
+    return Ask(np.array([1, cpu, memory, gpu], dtype=np.int64), count, tuple(fits))
 
 
 def buy(offers: Sequence[Offer], asks: Sequence[Ask], *limits: Shared) -> list[Bought]:
@@ -133,18 +132,6 @@ def test_least_cost_respects_the_pod_limit_of_a_node() -> None:
     assert nodes(offers, buy(offers, [ask(300)])) == {"many": 3}
 
 
-def test_least_cost_gives_anti_affine_pods_one_node_each() -> None:
-    offers = [offer("large", 16, 64, 16.0), offer("small", 2, 8, 2.0)]
-    bought = buy(offers, [ask(5, cpu=1, memory=1, per_node=1)])
-    assert nodes(offers, bought) == {"small": 5}
-
-
-def test_least_cost_shares_nodes_between_two_self_anti_affine_classes() -> None:
-    offers = [offer("small", 2, 8, 2.0)]
-    alike = ask(5, cpu=1, memory=1, per_node=1)
-    assert nodes(offers, buy(offers, [alike, alike])) == {"small": 5}
-
-
 def test_least_cost_places_pods_only_on_allowed_groups() -> None:
     offers = [offer("cheap", 4, 16, 1.0), offer("dear", 4, 16, 9.0)]
     bought = buy(offers, [ask(4, cpu=1, memory=1, fits=(False, True)), ask(4, cpu=1, memory=1)])
@@ -223,27 +210,15 @@ def _backlog(seed: int, groups: int = 12, classes: int = 30) -> tuple[list[Offer
     return offers, asks
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize("seed", range(1, 9))
 def test_least_cost_buys_the_same_nodes_in_another_order(seed: int) -> None:
     offers, asks = _backlog(seed)
     straight = buy(offers, asks)
     turned = buy(
         offers[::-1],
-        [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)],
+        [Ask(one.need, one.count, one.fits[::-1]) for one in reversed(asks)],
     )
     assert nodes(offers, straight) == nodes(offers[::-1], turned)
-
-
-@pytest.mark.parametrize("seed", range(1, 9))
-def test_least_cost_in_another_order_places_the_same_pods_within_a_hundredth(seed: int) -> None:
-    offers, asks = _backlog(seed)
-    straight = buy(offers, asks)
-    turned = buy(
-        offers[::-1],
-        [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)],
-    )
-    assert placed(straight) == {len(asks) - 1 - at: count for at, count in placed(turned).items()}
-    assert cost(offers[::-1], turned) == pytest.approx(cost(offers, straight), rel=0.01)
 
 
 def test_least_cost_is_deterministic() -> None:
@@ -279,7 +254,7 @@ def test_least_cost_solver_is_imported_only_for_solving() -> None:
 
 
 def _fillings(one: Offer, asks: Sequence[Ask]) -> Iterator[tuple[int, ...]]:
-    for pods in product(*(range(min(a.count, a.per_node) + 1) for a in asks)):
+    for pods in product(*(range(a.count + 1) for a in asks)):
         used = sum(
             (a.need * n for a, n in zip(asks, pods, strict=True)), np.zeros(4, dtype=np.int64)
         )
@@ -358,7 +333,7 @@ def test_nodes_are_also_filled_as_if_each_resource_alone_were_scarce() -> None:
     filling that counts both resources alike needs four."""
     asks = [ask(2, cpu=7, memory=3), ask(3, cpu=4, memory=2), ask(1, cpu=5)]
     problem = pose([offer("g", 12, 8, 1.0)], asks, [])
-    unplaced, alike = problem.count.copy(), np.ones(problem.free.shape)
+    unplaced, alike = problem.pending.copy(), np.ones(problem.room.shape)
     loads = cover(problem, unplaced, np.ones(len(asks)), alike, Rooms(problem))
     assert not unplaced.any()
     assert sum(load.nodes for load in loads) == 3
@@ -367,10 +342,10 @@ def test_nodes_are_also_filled_as_if_each_resource_alone_were_scarce() -> None:
 def test_closed_ask_gets_no_pod_of_a_filled_node() -> None:
     """A filling that has given up a pod of an ask looks for others in its place."""
     problem = pose([offer("g", 4, 8, 1.0)], [ask(9, cpu=1), ask(9, cpu=2)], [])
-    counter = ColumnCounter(problem, np.array([9.0, 1.0]), problem.cap, np.ones(problem.free.shape))
+    counter = ColumnCounter(problem, np.array([9.0, 1.0]), problem.cap, np.ones(problem.room.shape))
     for closed in (0, 1):
         pods = np.zeros((1, 2), dtype=np.int64)
-        scarce = np.ones((1, problem.free.shape[1]))
+        scarce = np.ones((1, problem.room.shape[1]))
         fill(counter, np.array([0]), pods, counter.value[[0]], scarce, np.array([closed]))
         assert pods[0, closed] == 0
         assert pods[0, 1 - closed] > 0

@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.packing.problem import PackingProblem
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.candidates import Candidate
 from chalicelib.plan.removal.consolidation.costs import CONTINUE, Costs
 from chalicelib.plan.removal.consolidation.move_limits import Limits
 from chalicelib.plan.removal.consolidation.programme import Programme
 from chalicelib.plan.removal.consolidation.purchases import Market, NodeOffer, form_of
-from chalicelib.plan.removal.consolidation.relaxation import ConsolidationProblem
 from chalicelib.plan.removal.consolidation.trial import ORDERS, Places, Shortage, Trial
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval
@@ -409,7 +409,7 @@ class ConsolidationSearch:
         if programme.bound < np.inf:
             self.bound = programme.bound
 
-    def _problem(self, order: Sequence[int]) -> ConsolidationProblem:
+    def _problem(self, order: Sequence[int]) -> PackingProblem:
         simulated = self.simulated
         classes, pods, need = self._classes(order)
         spare = {item.cls: item.pods for item in simulated.spare}
@@ -424,9 +424,9 @@ class ConsolidationSearch:
         places = [*rows, *staying.tolist()]
         fits = [simulated.static(cls)[places] & is_open[places] for cls in classes]
         group_fits = [self.market.fits(cls) for cls in classes]
-        return ConsolidationProblem(
+        return PackingProblem(
             need=need,
-            extra=integers([spare.get(cls, 0) for cls in classes]),
+            pending=integers([spare.get(cls, 0) for cls in classes]),
             saves=self.saves[order],
             pods=pods,
             free=np.maximum(simulated.table.free[places], 0),

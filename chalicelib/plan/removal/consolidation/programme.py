@@ -16,23 +16,19 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from chalicelib.plan.linear_solver import Trouble
-from chalicelib.plan.removal.consolidation.relaxation import (
+from chalicelib.plan.packing.linear_programme import (
     EPSILON,
     EXISTING,
     NOWHERE,
-    ConsolidationProblem,
-    Leaf,
     LinearRule,
     Model,
-    Numbers,
     Place,
     Solution,
-    relax_problem,
 )
+from chalicelib.plan.packing.linear_solver import Trouble
+from chalicelib.plan.packing.problem import Numbers, PackingProblem
+from chalicelib.plan.removal.consolidation.relaxation import Leaf, relax_problem
 from chalicelib.plan.tables import Bools, Floats, Ints
-
-__all__ = ["ConsolidationProblem", "Programme", "Proposal"]
 
 # an exact programme has at most so many columns per square root of branches; with more than a few
 # columns it gets fewer branches, because each takes longer
@@ -69,7 +65,7 @@ class Programme:
     """
 
     def __init__(
-        self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]
+        self, problem: PackingProblem, *, rounds: int, branches: int, stop: Callable[[], bool]
     ) -> None:
         """rounds: mixes of purchases that a search tries, fewer after cuts; branches: nodes of
         HiGHS's tree; stop: called between steps, ends the search when it returns true."""
@@ -192,7 +188,7 @@ class _Packer:
         free = np.concatenate([np.maximum(problem.free[stays], 0), problem.room[new]])
         fits = np.concatenate([problem.fits[stays], problem.group_fits[new]])
         empty = np.einsum("nr,r->n", free, self._weights)
-        left: Ints = problem.extra + problem.pods[gone].sum(axis=0)
+        left: Ints = problem.pending + problem.pods[gone].sum(axis=0)
         self.work += (len(free) + _OVERHEAD) * int((left > 0).sum())
         classes = (
             self._by_choice
@@ -492,9 +488,13 @@ class _ExactProgramme:
     def _optimum(self, least: int, *, ties: bool) -> tuple[Proposal | None, bool]:
         """Return the best plan of at least this gain, and whether that is certain.
         ties: the simplest such plan."""
-        limits = {"mip_max_nodes": self._branches, "mip_rel_gap": 0.0, "mip_abs_gap": 0.5}
         model = Model(
-            self._numbers, self._places, [*self._rules(), self._gain_rule(least)], **limits
+            self._numbers,
+            self._places,
+            [*self._rules(), self._gain_rule(least)],
+            mip_max_nodes=self._branches,
+            mip_rel_gap=0.0,
+            mip_abs_gap=0.5,
         )
         model.restrict(self._may_go, np.ones(len(self._copies), dtype=np.bool_))
         if ties:
@@ -522,7 +522,7 @@ class _ExactProgramme:
                 room = room - pods[cls] * problem.need[cls]
                 if (room[problem.need[cls] > 0] < 0).any():
                     return None
-        placed = put.sum(axis=0) >= problem.extra + problem.pods[gone].sum(axis=0)
+        placed = put.sum(axis=0) >= problem.pending + problem.pods[gone].sum(axis=0)
         if (
             not placed.all()
             or not numbers.allowed(gone, bought)

@@ -14,10 +14,9 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.node import Node
-from chalicelib.plan.linear_solver import LEFT, Trouble
+from chalicelib.plan.packing.linear_solver import LEFT, Trouble
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
-from chalicelib.plan.scale_up.least_cost.linear_programs import Relaxed, relax
 from chalicelib.plan.scale_up.least_cost.master_problem import (
     FEW,
     Effort,
@@ -41,6 +40,7 @@ from chalicelib.plan.scale_up.least_cost.problem import (
     pose,
     worth,
 )
+from chalicelib.plan.scale_up.least_cost.relaxation import Relaxed, relax
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 
@@ -68,7 +68,7 @@ def solve(
     if not offers or not asks:
         return []
     problem = pose(offers, asks, limits)
-    if not len(problem.count):
+    if not len(problem.pending):
         return []
     try:
         loads = _best_mix(problem, stop)
@@ -106,7 +106,7 @@ def _generated_mixes(
     """Return mixes of generated loads."""
     master, pricer = Master(problem), Pricer(problem, relaxed.scarce)
     master.add([*first, *_single_ask_loads(problem)])
-    offers = len(problem.cost)
+    offers = len(problem.price)
     effort = Effort(
         rounds=max(30, min(120, 7200 // offers)),
         keep=max(2, min(8, 240 // offers)),
@@ -146,16 +146,13 @@ def _best_cost(problem: Problem, mixes: Sequence[Sequence[Load]]) -> float:
 
 def _single_ask_loads(problem: Problem) -> list[Load]:
     """Return for each ask a node full of it, on the offer with the lowest price per pod."""
-    per_pod = np.where(problem.cap > 0, problem.cost[:, None] / np.maximum(problem.cap, 1), np.inf)
+    per_pod = np.where(problem.cap > 0, problem.price[:, None] / np.maximum(problem.cap, 1), np.inf)
     loads = []
     for ask, offer in enumerate(per_pod.argmin(axis=0).tolist()):
-        pods = np.zeros(len(problem.count), dtype=np.int64)
+        pods = np.zeros(len(problem.pending), dtype=np.int64)
         pods[ask] = problem.cap[offer, ask]
         loads.append(Load(offer, pods, 1))
     return loads
-
-
-_UNLIMITED = 10**9
 
 
 class Purchase(msgspec.Struct, frozen=True):
@@ -202,7 +199,6 @@ def purchases(
             simulated.table.columns.need(cls),
             counts[cls],
             tuple(candidates.fits(cls).tolist()),
-            _UNLIMITED,
         )
         for cls in classes
     ]

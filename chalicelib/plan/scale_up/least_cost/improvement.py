@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from chalicelib.plan.scale_up.least_cost.linear_programs import Relaxed
 from chalicelib.plan.scale_up.least_cost.master_problem import Effort, Master, Prices, generate
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer, cover
 from chalicelib.plan.scale_up.least_cost.problem import (
@@ -25,6 +24,7 @@ from chalicelib.plan.scale_up.least_cost.problem import (
     dot,
     left_over,
 )
+from chalicelib.plan.scale_up.least_cost.relaxation import Relaxed
 from chalicelib.plan.tables import Bools, Floats, Ints
 
 _AGAIN = Effort(rounds=1, keep=3, tries=1)
@@ -39,9 +39,9 @@ def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: S
 
     pricer: finds loads whose pods are worth more than their node. scarce [G,R]: value of a node's
     whole amount of a resource. stop: says that time is over."""
-    problem, slim = master.problem, master.slim(prices, _COLUMNS * len(master.problem.count))
+    problem, slim = master.problem, master.slim(prices, _COLUMNS * len(master.problem.pending))
     prices = slim.solve()
-    rooms, unplaced = Rooms(problem), problem.count.copy()
+    rooms, unplaced = Rooms(problem), problem.pending.copy()
     loads: list[Load] = []
     while unplaced.any():
         bought = _whole_loads(problem, slim, prices, rooms, unplaced)
@@ -99,8 +99,8 @@ def _taken_load(load: Load, rooms: Rooms, unplaced: Ints) -> Load:
 def _topped_up(problem: Problem, offer: int, pods: Ints, unplaced: Ints, value: Floats) -> Ints:
     """Return a load of one node, with further pods added as long as they fit."""
     pods = pods.copy()
-    room = problem.free[offer] - pods @ problem.need
-    share = (problem.need / np.maximum(problem.free[offer], 1)).max(axis=1)
+    room = problem.room[offer] - pods @ problem.need
+    share = (problem.need / np.maximum(problem.room[offer], 1)).max(axis=1)
     for ask in np.argsort(
         -np.maximum(value, _EPSILON) / np.maximum(share, _EPSILON), kind="stable"
     ):
@@ -122,7 +122,7 @@ _FEW = 40  # nodes; up to this number, all nodes may be packed again
 def polish(problem: Problem, loads: Loads, relaxed: Relaxed) -> list[Load]:
     """Return a mix with the same pods or more, on fewer or cheaper nodes for the pods
     that were already placed."""
-    if sum(load.nodes for load in loads) * len(problem.count) <= _CELLS:
+    if sum(load.nodes for load in loads) * len(problem.pending) <= _CELLS:
         nodes = _Nodes(problem, loads)
         unplaced = left_over(problem, loads)
         for ask in np.flatnonzero(unplaced):
@@ -147,14 +147,14 @@ class _Nodes:
         )
         self.pods: Ints = np.repeat(
             np.array([load.pods for load in loads], dtype=np.int64).reshape(
-                len(loads), len(problem.count)
+                len(loads), len(problem.pending)
             ),
             times,
             axis=0,
         )
-        self.left: Ints = problem.free[self.offer] - self.pods @ problem.need
+        self.left: Ints = problem.room[self.offer] - self.pods @ problem.need
         self.dropped = np.zeros(len(self.offer), dtype=np.bool_)
-        self.size: Floats = (problem.need / np.maximum(problem.free.max(axis=0, initial=1), 1)).max(
+        self.size: Floats = (problem.need / np.maximum(problem.room.max(axis=0, initial=1), 1)).max(
             axis=1
         )
 
@@ -179,8 +179,8 @@ class _Nodes:
 
     def drop(self) -> None:
         """Remove nodes whose pods fit onto the others, expensive and empty nodes first."""
-        full = 1.0 - (self.left / np.maximum(self.problem.free[self.offer], 1)).min(axis=1)
-        order = np.argsort(full / self.problem.cost[self.offer], kind="stable")[:_CANDIDATES]
+        full = 1.0 - (self.left / np.maximum(self.problem.room[self.offer], 1)).min(axis=1)
+        order = np.argsort(full / self.problem.price[self.offer], kind="stable")[:_CANDIDATES]
         for node in order.tolist():
             if (
                 not self._moved(node, np.arange(len(self.offer)) == node)
@@ -194,7 +194,7 @@ class _Nodes:
         before = self.pods.copy(), self.left.copy(), self.dropped.copy()
         homeless = self.pods[emptied].sum(axis=0)
         self.pods[emptied] = 0
-        self.left[emptied] = self.problem.free[self.offer[emptied]]
+        self.left[emptied] = self.problem.room[self.offer[emptied]]
         self.dropped[node] = True
         asks = np.flatnonzero(homeless)
         for ask in asks[np.argsort(-self.size[asks], kind="stable")].tolist():
@@ -217,15 +217,15 @@ def _on_cheaper_offers(problem: Problem, loads: Loads) -> list[Load]:
     rooms = Rooms(problem)
     for load in loads:
         rooms.take(load.offer, load.nodes)
-    order = np.argsort(problem.cost, kind="stable")
+    order = np.argsort(problem.price, kind="stable")
     after: list[Load] = []
     for load in loads:
         rest, used = load.nodes, load.pods @ problem.need
         holds: Bools = np.logical_and(
-            np.all(problem.free >= used, axis=1), np.all(problem.cap >= load.pods, axis=1)
+            np.all(problem.room >= used, axis=1), np.all(problem.cap >= load.pods, axis=1)
         )
         for offer in order[holds[order]].tolist():
-            if problem.cost[offer] >= problem.cost[load.offer] or not rest:
+            if problem.price[offer] >= problem.price[load.offer] or not rest:
                 break
             nodes = min(rest, rooms.exchangeable(load.offer, offer))
             if nodes:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import numpy as np
 
-from chalicelib.plan.linear_solver import Entries, Solver
+from chalicelib.plan.packing.linear_solver import Entries, Solver
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer
 from chalicelib.plan.scale_up.least_cost.problem import Load, Problem, Rooms, Stop, dot
 from chalicelib.plan.tables import Floats, Ints
@@ -51,15 +51,15 @@ class Master:
         self.problem = problem
         self.loads: list[Load] = []
         self._known: set[tuple[int, bytes]] = set()
-        self._limited = np.flatnonzero(problem.most < problem.count.sum())
-        self._scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
-        asks = len(problem.count)
+        self._limited = np.flatnonzero(problem.most < problem.pending.sum())
+        self._scale = np.maximum(problem.buying.max(axis=1, initial=1), 1)
+        asks = len(problem.pending)
         self._solver = Solver(presolve="off")
-        self._solver.rows(*self._bounds(problem.count, Rooms(problem)))
+        self._solver.rows(*self._bounds(problem.pending, Rooms(problem)))
         self._solver.unplaced_columns(asks, np.full(asks, self._solver.infinity))
 
     def _bounds(self, count: Ints, rooms: Rooms) -> tuple[Floats, Floats]:
-        limits = np.concatenate([rooms.most[self._limited], rooms.room / self._scale])
+        limits = np.concatenate([rooms.most[self._limited], rooms.limit / self._scale])
         return (
             np.concatenate([count, np.full(len(limits), -self._solver.infinity)]),
             np.concatenate([np.full(len(count), self._solver.infinity), np.maximum(limits, 0.0)]),
@@ -72,7 +72,7 @@ class Master:
 
     def add(self, loads: Iterable[Load]) -> int:
         """Add columns; returns how many of them are new."""
-        problem, asks = self.problem, len(self.problem.count)
+        problem, asks = self.problem, len(self.problem.pending)
         cost: list[float] = []
         columns: list[Entries] = []
         for load in loads:
@@ -81,16 +81,16 @@ class Master:
                 continue
             self._known.add(key)
             self.loads.append(load)
-            cost.append(float(problem.cost[load.offer]))
+            cost.append(float(problem.price[load.offer]))
             pods = np.flatnonzero(load.pods)
             own = np.flatnonzero(self._limited == load.offer)
-            shared = np.flatnonzero(problem.amounts[:, load.offer])
+            shared = np.flatnonzero(problem.buying[:, load.offer])
             rows = [
                 *pods.tolist(),
                 *(asks + own).tolist(),
                 *(asks + len(self._limited) + shared).tolist(),
             ]
-            amounts = (problem.amounts[shared, load.offer] / self._scale[shared]).tolist()
+            amounts = (problem.buying[shared, load.offer] / self._scale[shared]).tolist()
             columns.append((rows, [*load.pods[pods].tolist(), *[1.0] * len(own), *amounts]))
         if columns:
             self._solver.dual(preferred=False)
@@ -108,13 +108,13 @@ class Master:
 
     def solve(self) -> Prices:
         """Return the optimum over the known loads. Raises Trouble."""
-        problem, asks = self.problem, len(self.problem.count)
+        problem, asks = self.problem, len(self.problem.pending)
         total, nodes, duals = self._solver.run()
-        cost = problem.cost.copy()
+        cost = problem.price.copy()
         cost[self._limited] -= duals[asks : asks + len(self._limited)]
-        cost -= dot(problem.amounts.T, duals[asks + len(self._limited) :] / self._scale)
+        cost -= dot(problem.buying.T, duals[asks + len(self._limited) :] / self._scale)
         return Prices(
-            total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.cost)
+            total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.price)
         )
 
 
@@ -168,18 +168,18 @@ def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
     loads = [master.loads[at] for at in order if own[at] < cost - prices.total]
     if not loads:
         return []
-    asks, rooms = len(problem.count), Rooms(problem)
-    scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
+    asks, rooms = len(problem.pending), Rooms(problem)
+    scale = np.maximum(problem.buying.max(axis=1, initial=1), 1)
     solver = Solver(mip_max_nodes=_BRANCHES, mip_rel_gap=1e-4, mip_max_leaves=_BRANCHES)
     solver.rows(
         np.concatenate(
-            [problem.count, np.full(len(rooms.most) + len(rooms.room), -solver.infinity)]
+            [problem.pending, np.full(len(rooms.most) + len(rooms.limit), -solver.infinity)]
         ),
-        np.concatenate([np.full(asks, solver.infinity), rooms.most, rooms.room / scale]),
+        np.concatenate([np.full(asks, solver.infinity), rooms.most, rooms.limit / scale]),
     )
-    solver.unplaced_columns(asks, problem.count)
+    solver.unplaced_columns(asks, problem.pending)
     solver.columns(
-        [problem.cost[load.offer] for load in loads],
+        [problem.price[load.offer] for load in loads],
         [problem.most[load.offer] for load in loads],
         _load_columns(problem, loads, scale),
     )
@@ -191,15 +191,15 @@ def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
 def _load_columns(problem: Problem, loads: list[Load], scale: Ints) -> Iterator[Entries]:
     offers, asks = problem.cap.shape
     for load in loads:
-        pods, shared = np.flatnonzero(load.pods), np.flatnonzero(problem.amounts[:, load.offer])
-        amounts = (problem.amounts[shared, load.offer] / scale[shared]).tolist()
+        pods, shared = np.flatnonzero(load.pods), np.flatnonzero(problem.buying[:, load.offer])
+        amounts = (problem.buying[shared, load.offer] / scale[shared]).tolist()
         rows = [*pods.tolist(), asks + load.offer, *(asks + offers + shared).tolist()]
         yield rows, [*load.pods[pods].tolist(), 1.0, *amounts]
 
 
 def _without_surplus(problem: Problem, loads: list[Load], nodes: Ints) -> list[Load]:
     """Remove surplus pods: columns may carry more pods than there are."""
-    unplaced, rooms = problem.count.copy(), Rooms(problem)
+    unplaced, rooms = problem.pending.copy(), Rooms(problem)
     needed: list[Load] = []
     for load, count in zip(loads, nodes.tolist(), strict=True):
         rest = min(count, rooms.allowed(load.offer))

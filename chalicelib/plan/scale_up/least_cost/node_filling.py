@@ -19,8 +19,8 @@ import random
 
 import numpy as np
 
-from chalicelib.plan.scale_up.least_cost.linear_programs import Relaxed
 from chalicelib.plan.scale_up.least_cost.problem import Load, Problem, Rooms, dot
+from chalicelib.plan.scale_up.least_cost.relaxation import Relaxed
 from chalicelib.plan.tables import Floats, Ints
 
 _LANES = 12  # per offer and round
@@ -37,7 +37,7 @@ class ColumnCounter:
     need [G,K,R], value [G,K], cap [G,K]."""
 
     def __init__(self, problem: Problem, value: Floats, cap: Ints, scarce: Floats) -> None:
-        weight = scarce / np.maximum(problem.free, 1)
+        weight = scarce / np.maximum(problem.room, 1)
         burden = np.einsum("gr,ar->ga", weight, problem.need)  # not @, see dot
         has_value = (cap > 0) & (value > 0)
         ratio = np.where(has_value, value / np.maximum(burden, 1e-30), -1.0)
@@ -50,7 +50,7 @@ class ColumnCounter:
         self.value: Floats = value[self.asks]
         useful_cap = np.where(is_useful, cap, 0)
         self.cap: Ints = np.take_along_axis(useful_cap, self.asks, axis=1)
-        self.free = problem.free
+        self.free = problem.room
 
 
 def fill(
@@ -174,7 +174,7 @@ class Pricer:
 
     def _lanes(self, counter: ColumnCounter, offers: Ints) -> tuple[Ints, Ints]:
         """Return every offer filled in _LANES ways: [L], [L,K]."""
-        which, width = np.tile(offers, _LANES), self.problem.free.shape[1]
+        which, width = np.tile(offers, _LANES), self.problem.room.shape[1]
         is_odd = np.arange(_LANES) % 2 == 1
         informed = np.repeat(is_odd, len(offers))
         deviations = np.where(informed, 0.4, 1.0)[:, None]
@@ -197,7 +197,7 @@ class Pricer:
         removed = np.concatenate([one_pod, number[several]])
         new, of = pods[lanes], which[lanes]
         new[np.arange(len(lanes)), asks] -= removed
-        width = self.problem.free.shape[1]
+        width = self.problem.room.shape[1]
         scarce = np.exp(self._random.normal(0.7, len(lanes), width))
         fill(counter, of, new, self._scores(counter, of), scarce, asks)
         return np.concatenate([which, of]), np.concatenate([pods, new])
@@ -270,14 +270,14 @@ def cover(
     loads: list[Load] = []
     score = _scores(value)
     while unplaced.any():
-        allowed = [rooms.allowed(offer) for offer in range(len(problem.cost))]
+        allowed = [rooms.allowed(offer) for offer in range(len(problem.price))]
         is_open = np.array(allowed, dtype=np.int64) > 0
         cap = np.minimum(problem.cap, unplaced)
         offers = np.flatnonzero(is_open & cap.any(axis=1))
         if not offers.size:
             break
         which, pods = _filled_offers(problem, cap, score, scarce, offers)
-        value_per_cost = dot(pods, score) / problem.cost[which]
+        value_per_cost = dot(pods, score) / problem.price[which]
         best = int(value_per_cost.argmax())
         offer, on_node = int(which[best]), pods[best]
         carried = on_node > 0
@@ -299,7 +299,7 @@ def _filled_offers(
     problem: Problem, cap: Ints, score: Floats, scarce: Floats, offers: Ints
 ) -> tuple[Ints, Ints]:
     """Return each offer filled in several ways, grouped by way: [L], [L,A]."""
-    width = problem.free.shape[1]
+    width = problem.room.shape[1]
     counter = ColumnCounter(problem, score, cap, scarce + 1e-3)
     which = np.tile(offers, _FILLINGS)
     idea = np.repeat(np.arange(_FILLINGS), len(offers))
@@ -310,7 +310,7 @@ def _filled_offers(
     for number in range(2, _FILLINGS):
         weight[idea == number, (number - 1) % width] = 4.0
     scores = counter.value[which]
-    largest_node = np.maximum(problem.free.max(axis=0), 1)
+    largest_node = np.maximum(problem.room.max(axis=0), 1)
     size = (problem.need / largest_node).max(axis=1)[asks]
     late = idea >= _FILLINGS // 2
     scores[late] *= 1.0 + size[late]  # large pods first; small pods fill the remaining room
@@ -325,12 +325,12 @@ def first_fit(problem: Problem, dearest: float | None) -> list[Load] | None:
     """Return the cheapest group that takes all pods alone, by first fit decreasing, or None if none
     does for at most `dearest`."""
     best: list[Load] | None = None
-    for offer in np.argsort(problem.cost, kind="stable").tolist():
+    for offer in np.argsort(problem.price, kind="stable").tolist():
         if not problem.cap[offer].all():
             continue
-        cost = problem.cost[offer]
-        share = problem.need / np.maximum(problem.free[offer], 1)
-        nodes_by_resource = (share * problem.count[:, None]).sum(axis=0)
+        cost = problem.price[offer]
+        share = problem.need / np.maximum(problem.room[offer], 1)
+        nodes_by_resource = (share * problem.pending[:, None]).sum(axis=0)
         least = int(np.ceil(nodes_by_resource.max() - 1e-9))
         allowed = Rooms(problem).allowed(offer)
         if dearest is not None:
@@ -347,13 +347,13 @@ def first_fit(problem: Problem, dearest: float | None) -> list[Load] | None:
 def _one_offer_for_all(problem: Problem, offer: int, allowed: int) -> list[Load] | None:
     """Place all pods on nodes of one offer, first fit, large pods first. Returns None if that takes
     more nodes than allowed."""
-    free, asks = problem.free[offer], len(problem.count)
+    free, asks = problem.room[offer], len(problem.pending)
     nodes: Ints = np.zeros(0, dtype=np.int64)
     room: Ints = np.zeros((0, len(free)), dtype=np.int64)
     pods: Ints = np.zeros((0, asks), dtype=np.int64)
     size = (problem.need / np.maximum(free, 1)).sum(axis=1)
     for ask in np.argsort(-size, kind="stable").tolist():
-        need, rest = problem.need[ask], int(problem.count[ask])
+        need, rest = problem.need[ask], int(problem.pending[ask])
         used = need > 0
         on_empty_node = int(problem.cap[offer, ask])
         by_room = (room[:, used] // need[used]).min(axis=1, initial=2**40)

@@ -17,51 +17,37 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.plan.linear_solver import Trouble
+from chalicelib.plan.packing.linear_solver import Trouble
+from chalicelib.plan.packing.problem import PackingProblem, capacity, no_candidates
 from chalicelib.plan.tables import LARGEST, Bools, Floats, Ints, integers
 
 # of the most expensive node: decides by number of nodes among mixes of equal price
 _PER_NODE = 1e-6
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """G offers, A asks, R resources, S limits; all distinct.
+class Problem(PackingProblem, frozen=True):
+    """A problem without nodes: pending pods, G offers and S limits; all distinct, A asks instead of
+    classes.
 
-    free [G,R], cost [G] (1 is the highest), most [G], need [A,R], count [A], amounts [S,G], room
-    [S] cap [G,A]: how many pods of an ask an empty node takes; 0 where they may not run
+    price: 1 is the highest. cap [G,A]: how many pods of an ask an empty node takes
     offers, asks: the indexes of the merged originals
     """
 
-    free: Ints
-    cost: Floats
-    most: Ints
-    need: Ints
-    count: Ints
     cap: Ints
-    amounts: Ints
-    room: Ints
     offers: tuple[tuple[int, ...], ...]
     asks: tuple[tuple[int, ...], ...]
 
 
 def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared]) -> Problem:
     """Return the problem without offers that cannot be bought and asks that fit nowhere."""
-    for_sale = [
-        at for at, offer in enumerate(offers) if offer.most > 0 and math.isfinite(offer.price)
-    ]
     requested = [at for at, ask in enumerate(asks) if ask.count > 0]
+    for_sale = _in_any_order(offers, [asks[a] for a in requested], limits)
     width = len(offers[0].free) if offers else 1
     free = integers([np.maximum(offers[g].free, 0) for g in for_sale]).reshape(-1, width)
     need = integers([asks[a].need for a in requested]).reshape(-1, width)
-    rooms = _rooms(free, need)
     fits = np.array([[asks[a].fits[g] for a in requested] for g in for_sale], dtype=np.bool_)
-    rooms[~fits.reshape(rooms.shape)] = 0
-    cap = np.minimum(rooms, integers([asks[a].per_node for a in requested]))
-    ask_keys: list[tuple[object, ...]] = []
-    for i, a in enumerate(requested):
-        is_limited = (cap[:, i] < rooms[:, i]).any()
-        own_key = a if is_limited else -1
-        ask_keys.append((tuple(need[i].tolist()), tuple(rooms[:, i].tolist()), own_key))
+    cap = capacity(free, need, fits.reshape(len(for_sale), len(requested)))
+    ask_keys = [(tuple(need[i].tolist()), tuple(cap[:, i].tolist())) for i in range(len(requested))]
     fits_somewhere: Bools = np.any(cap, axis=0)
     asks_of = _together(ask_keys, fits_somewhere)
     first_asks = [members[0] for members in asks_of]
@@ -74,34 +60,44 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
     offers_of = _together(offer_keys, takes_pods)
     first_offers = [members[0] for members in offers_of]
     counts = [sum(asks[requested[i]].count for i in members) for members in asks_of]
-    count = integers(counts)
+    pending = integers(counts)
     all_pods = sum(counts)
     most = [sum(offers[for_sale[i]].most for i in members) for members in offers_of]
     amounts = [[limit.amounts[for_sale[i]] for i in first_offers] for limit in limits]
     cap_of_firsts = cap[np.ix_(first_offers, first_asks)]
     return Problem(
-        free=free[first_offers],
-        cost=_costs([offers[for_sale[i]].price for i in first_offers]),
-        most=integers([min(nodes, all_pods) for nodes in most]),
         need=need[first_asks],
-        count=count,
-        cap=np.minimum(cap_of_firsts, count),
-        amounts=integers(amounts).reshape(len(limits), len(first_offers)),
-        room=integers([min(max(0, limit.most), LARGEST) for limit in limits]),
+        pending=pending,
+        price=_prices([offers[for_sale[i]].price for i in first_offers]),
+        room=free[first_offers],
+        group_fits=cap_of_firsts > 0,
+        most=integers([min(nodes, all_pods) for nodes in most]),
+        buying=integers(amounts).reshape(len(limits), len(first_offers)),
+        limit=integers([min(max(0, limit.most), LARGEST) for limit in limits]),
+        free=np.zeros((0, width), dtype=np.int64),
+        fits=np.zeros((0, len(first_asks)), dtype=np.bool_),
+        cap=np.minimum(cap_of_firsts, pending),
         offers=tuple(tuple(for_sale[i] for i in members) for members in offers_of),
         asks=tuple(tuple(requested[i] for i in members) for members in asks_of),
+        **no_candidates(len(first_asks), len(first_offers), len(limits)),
     )
 
 
-def _rooms(free: Ints, need: Ints) -> Ints:
-    """Return how many pods of each ask an empty node of each offer takes by its resources,
-    [G,A]."""
-    rooms: Ints = np.full((len(free), len(need)), np.iinfo(np.int64).max, dtype=np.int64)
-    for column in range(free.shape[1]):
-        requested = need[:, column] > 0
-        rooms_of_resource = free[:, column, None] // need[None, requested, column]
-        rooms[:, requested] = np.minimum(rooms[:, requested], rooms_of_resource)
-    return rooms
+def _in_any_order(
+    offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared]
+) -> list[int]:
+    """Return the offers that can be bought, sorted by what they are: the order in which they and
+    the asks are given has no effect."""
+
+    def key(at: int) -> tuple[object, ...]:
+        suited = sorted((tuple(ask.need.tolist()), ask.count) for ask in asks if ask.fits[at])
+        amounts = tuple(limit.amounts[at] for limit in limits)
+        return offers[at].price, tuple(offers[at].free.tolist()), amounts, suited
+
+    for_sale = [
+        at for at, offer in enumerate(offers) if offer.most > 0 and math.isfinite(offer.price)
+    ]
+    return sorted(for_sale, key=key)
 
 
 def _together(keys: Sequence[tuple[object, ...]], useful: Bools) -> tuple[tuple[int, ...], ...]:
@@ -114,7 +110,7 @@ def _together(keys: Sequence[tuple[object, ...]], useful: Bools) -> tuple[tuple[
     return tuple(tuple(members[key]) for key in sorted(members))
 
 
-def _costs(prices: Sequence[float]) -> Floats:
+def _prices(prices: Sequence[float]) -> Floats:
     cost = np.maximum(np.array(prices, dtype=np.float64), 0.0)
     dearest = float(cost.max(initial=0.0))
     return cost / dearest + _PER_NODE if dearest > 0 else np.ones(len(prices))
@@ -126,15 +122,15 @@ class Rooms:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.most = problem.most.copy()
-        self.room = problem.room.copy()
+        self.limit = problem.limit.copy()
 
     def allowed(self, offer: int) -> int:
         """Return how many more nodes of an offer may be bought."""
-        return self._most(offer, self._problem.amounts[:, offer])
+        return self._most(offer, self._problem.buying[:, offer])
 
     def exchangeable(self, old: int, new: int) -> int:
         """Return how many nodes of one offer could be replaced by nodes of another."""
-        amounts = self._problem.amounts
+        amounts = self._problem.buying
         return self._most(new, amounts[:, new] - amounts[:, old])
 
     def _most(self, offer: int, amounts: Ints) -> int:
@@ -143,19 +139,19 @@ class Rooms:
         most = int(self.most[offer])
         limited = amounts > 0
         if limited.any():
-            within_limits = self.room[limited] // amounts[limited]
+            within_limits = self.limit[limited] // amounts[limited]
             most = min(most, int(within_limits.min()))
         return max(0, most)
 
     def take(self, offer: int, nodes: int) -> None:
         """Buy nodes, or return them with a negative number."""
         self.most[offer] -= nodes
-        self.room -= self._problem.amounts[:, offer] * nodes
+        self.limit -= self._problem.buying[:, offer] * nodes
 
 
 def left_over(problem: Problem, loads: Loads) -> Ints:
     """Return the pods of each ask that are in no load, [A]."""
-    unplaced = problem.count.copy()
+    unplaced = problem.pending.copy()
     for load in loads:
         unplaced -= load.pods * load.nodes
     return unplaced
@@ -164,7 +160,7 @@ def left_over(problem: Problem, loads: Loads) -> Ints:
 def worth(problem: Problem, loads: Loads) -> tuple[int, float]:
     """Return the sort key of a mix, lower is better: unplaced pods, then cost."""
     unplaced = int(left_over(problem, loads).sum())
-    cost = sum(problem.cost[load.offer] * load.nodes for load in loads)
+    cost = sum(problem.price[load.offer] * load.nodes for load in loads)
     return unplaced, float(cost)
 
 
@@ -174,13 +170,13 @@ def check(problem: Problem, loads: Loads) -> None:
     for load in loads:
         rooms.take(load.offer, load.nodes)
         requests = load.pods @ problem.need
-        is_overfull = (requests > problem.free[load.offer]).any()
+        is_overfull = (requests > problem.room[load.offer]).any()
         is_over_cap = (load.pods > problem.cap[load.offer]).any()
         is_empty = load.nodes <= 0 or not load.pods.any()
         if is_overfull or is_over_cap or is_empty or (load.pods < 0).any():
             raise Trouble("a node would not hold its pods")
     unplaced = left_over(problem, loads)
-    if (rooms.most < 0).any() or (rooms.room < 0).any() or (unplaced < 0).any():
+    if (rooms.most < 0).any() or (rooms.limit < 0).any() or (unplaced < 0).any():
         raise Trouble("more was bought than is allowed, or for more pods than there are")
 
 
@@ -250,17 +246,14 @@ class Offer(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True):
     """Equal pods.
 
-    need:     what one pod requests, R amounts; column 0 is 1
-    count:    number of pods
-    fits:     per offer, whether its nodes may run such a pod at all
-    per_node: maximum of these pods on one node, regardless of room; a large number
-    if there is no such rule
+    need:  what one pod requests, R amounts; column 0 is 1
+    count: number of pods
+    fits:  per offer, whether its nodes may run such a pod at all
     """
 
     need: Ints
     count: int
     fits: tuple[bool, ...]
-    per_node: int
 
 
 class Shared(msgspec.Struct, frozen=True):

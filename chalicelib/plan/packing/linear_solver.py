@@ -80,11 +80,11 @@ class Solver:
             _floats(values),
         )
 
-    def unplaced_columns(self, asks: int, upper: Any) -> None:
-        """Add a column per ask: its unplaced pods, at the cost LEFT; their
+    def unplaced_columns(self, asks: int, upper: Any, cost: float = LEFT) -> None:
+        """Add a column per ask: its unplaced pods, at this cost each; their
         rows are the first ones."""
         columns = [([ask], [1.0]) for ask in range(asks)]
-        self.columns(np.full(asks, LEFT), upper, columns)
+        self.columns(np.full(asks, cost), upper, columns)
 
     def bounds(self, lower: Any, upper: Any) -> None:
         """Set new bounds for every row."""
