@@ -437,9 +437,9 @@ class ConsolidationMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """What consolidation remembers beside replacements. digest: of what the last search without a
     result looked at, searched_at: its instant. moves: owner of pods (namespace/kind/name) ->
     (instant, pods) of the moves of a day.
-    prices: group -> (instant, price in millionths) for each change within priceSettleTime,
-    oldest first; the first one
-    is the price at the beginning of that time. reasons: node -> why that search left it."""
+    prices: group -> (instant, price in millionths) for each change within the time in which a price
+    settles, oldest first; the first one is the price at the beginning of that time. reasons: node
+    -> why that search left it."""
 
     digest: str = ""
     searched_at: float = 0.0

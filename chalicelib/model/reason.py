@@ -1199,12 +1199,12 @@ class ReasonCode(StrEnum):
     )
     PRICE_UNSETTLED = ReasonRow(
         "PriceUnsettled",
-        "the price of node group {group} has just changed (priceSettleTime)",
+        "the price of node group {group} has just changed",
         detail="until {until:time}",
         tile="with a price that has just changed",
-        advice="nothing but time; consolidation.priceSettleTime says how long",
+        advice="nothing but time: a price settles in 30 minutes",
         momentary=True,
-        meaning="the price of the named group fell within `priceSettleTime`; the text has the end",
+        meaning="the price of the named group fell in the last 30 minutes; the text has the end",
     )
     OTHER_MOVE_BETTER = ReasonRow(
         "OtherMoveBetter",
@@ -1222,11 +1222,8 @@ class ReasonCode(StrEnum):
         "the search ended before it was decided",
         detail="[at most {gap:gap} from the best plan]",
         tile="not decided in time",
-        advice="nothing: a later pass goes on; consolidation.effort says how long it searches",
-        meaning=(
-            "the search ended at its limit before this node was decided. A later pass continues; "
-            "`effort: high` searches longer"
-        ),
+        advice="nothing: a later pass goes on",
+        meaning="the search ended at its limit before this node was decided; a later pass goes on",
     )
     IN_REPLACEMENT = ReasonRow(
         "InReplacement",

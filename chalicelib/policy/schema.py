@@ -91,6 +91,20 @@ def attribute_of(key: str) -> str:
     return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", key)
 
 
+def retired(key: str, kind: ValueType, instead: str) -> Field:
+    """Return a key without effect that stays in documents written for an older release: it is
+    checked, and nothing keeps its value. A struct names such keys in its class variable `retired`.
+    instead: what holds now, for the reference and the warning."""
+
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        if kind.read(node, path, diagnostics) is not UNSET:
+            diagnostics.warn(path, f"has no effect any more: {instead}")
+        return UNSET
+
+    meaning = f"Accepted, and without effect: {instead}."
+    return Field(key, msgspec.structs.replace(kind, read=read, example=""), meaning)
+
+
 class Section(msgspec.Struct, frozen=True):
     """One mapping of the document. refused: known keys that are not allowed here -> (problem,
     remedy). by_key: its values are kept by key, not by attribute. struct: what its values make;
@@ -139,7 +153,8 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
 def section_of(struct: type[msgspec.Struct]) -> Section:
     """Return the section whose keys a struct declares. Its class variable `document_order` names
     them all where the document has another order than the struct."""
-    fields = {field.key: field for field in fields_of(struct)}
+    retired_keys: tuple[Field, ...] = getattr(struct, "retired", ())
+    fields = {field.key: field for field in (*fields_of(struct), *retired_keys)}
     order: tuple[str, ...] = getattr(struct, "document_order", ()) or tuple(fields)
     return Section(tuple(fields[key] for key in order), struct=struct)
 
@@ -311,6 +326,8 @@ def show_section(section: Section, struct: msgspec.Struct) -> dict[str, Any]:
     defaults = {field.name: field.default for field in msgspec.structs.fields(struct)}
     shown: dict[str, Any] = {}
     for field in section.fields:
+        if field.attribute not in defaults:
+            continue  # without effect, so that nothing has it
         value = getattr(struct, field.attribute)
         if field.required or value != defaults[field.attribute]:
             shown[field.key] = field.kind.show(value)

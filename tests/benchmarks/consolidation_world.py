@@ -619,7 +619,6 @@ def consolidating(aggressiveness: float = 2.0) -> Consolidation:
         quiet_time=0.0,
         min_node_age=0.0,
         confirm_after=0.0,
-        price_settle_time=0.0,
         max_surge=NodeLimit(share=1.0),
         max_replacements=100_000,
         moves_per_pod_per_day=100_000,

@@ -69,7 +69,6 @@ CONSOLIDATION: Mapping[str, Any] = {
     "quietTime": "10s",
     "minNodeAge": "90s",
     "confirmAfter": "20s",
-    "priceSettleTime": "0s",
     "maxSurge": 2,
     "maxReplacements": 2,
     "movesPerPodPerDay": 24,

@@ -157,7 +157,7 @@ def test_cons_46_search_with_one_branch_is_never_worse_than_greedy_choice() -> N
         case = random_case(seed)
         search, full = search_of(case), search_of(case)
         greedy = greedy_gain(search_of(case))
-        search.effort = (1, 1)
+        search.rounds, search.branches = 1, 1
         gain, most = best_gain(search), best_gain(full)
         assert greedy <= gain <= search.bound + 1, seed
         if gain < most:
@@ -173,7 +173,7 @@ def test_cons_46_node_that_is_not_reached_says_how_far_from_the_best_the_plan_is
         {"a": ("big", ((1, "3500m", "2Gi"), (1, "500m", "14Gi")))}, types, grows=["c", "r"]
     )
     search = search_of(Case(0, build.snapshot(), policy(types, max_surge=NodeLimit(nodes=2))))
-    search.effort = (0, 1)
+    search.rounds = 0
     assert best_gain(search) == 0
     assert Explanation(search, None).reasons() == {"a": Reason.of(ReasonCode.SEARCH_LIMIT, gap=1.0)}
 

@@ -23,7 +23,6 @@ CONSOLIDATION = {
     "aggressiveness": 3,
     "minNodeAge": "2m",
     "quietTime": "1m",
-    "priceSettleTime": "0s",
 }
 
 

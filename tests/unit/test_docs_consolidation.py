@@ -7,9 +7,11 @@ import re
 import pytest
 
 from chalicelib.model.memory import ReplacementState
+from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.next_memory import MOST_OWNERS
-from chalicelib.plan.removal.consolidation.move_search import EFFORTS, MOST_CANDIDATES
+from chalicelib.plan.removal.consolidation.costs import SETTLE_TIME
+from chalicelib.plan.removal.consolidation.move_search import BRANCHES, MOST_CANDIDATES, ROUNDS
 from chalicelib.plan.removal.consolidation.verdicts import MOST_ALONE
 from chalicelib.plan.removal.methods.consolidation import MOST_REASONS, REPEAT_AFTER
 from chalicelib.plan.removal.replacement_rows import (
@@ -25,9 +27,10 @@ SUBJECT = "consolidation"
 PAGE = RULES / f"{SUBJECT}.md"
 
 
-def test_docs_consolidation_backoff_equals_the_code() -> None:
-    backoff = dict(row[:2] for row in rows(PAGE, "Hysteresis"))["back-off of failed replacements"]
-    assert backoff == "1h, doubled up to 24h"
+def test_docs_consolidation_constants_equal_the_code() -> None:
+    constants = dict(row[:2] for row in rows(PAGE, "Hysteresis"))
+    assert constants["time in which a price settles"] == format_duration(SETTLE_TIME)
+    assert constants["back-off of failed replacements"] == "1h, doubled up to 24h"
     assert (FIRST_BACKOFF, LONGEST_BACKOFF) == (3600.0, 86_400.0)
 
 
@@ -39,9 +42,7 @@ def test_docs_consolidation_bounds_equal_the_code() -> None:
     }
     assert numbers == {
         "candidates for which the programme is asked": [MOST_CANDIDATES],
-        "rounds and branches of the programme": [
-            number for effort in EFFORTS.values() for number in effort
-        ],
+        "rounds and branches of the programme": [ROUNDS, BRANCHES],
         "candidates whose reason comes from a move tried alone": [MOST_ALONE],
         "reasons that a search without result leaves for later passes": [MOST_REASONS],
         "replacements under way": [1000],

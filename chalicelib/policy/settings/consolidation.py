@@ -1,17 +1,18 @@
 """spec.consolidation: whether needed nodes go, too (docs/reference/consolidation.md)."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path
-from chalicelib.policy.schema import nested
+from chalicelib.policy.schema import Field, nested, retired
 from chalicelib.policy.settings.names_and_times import DAY, GROUPS
 from chalicelib.policy.settings.node_limit import NODE_LIMIT, NodeLimit
 from chalicelib.policy.value_types import (
     BOOLEAN,
     UNSET,
+    choice,
     duration,
     member,
     number,
@@ -31,15 +32,8 @@ class ConsolidationMode(StrEnum):
     FULL = "full"
 
 
-class Effort(StrEnum):
-    """How long the programme of a consolidation searches: its rounds and branch nodes."""
-
-    LOW = "low"
-    NORMAL = "normal"
-    HIGH = "high"
-
-
 _PERCENT = percent(0, 100)
+_EFFORT = choice(("low", "normal", "high"), kind="low, normal or high")
 
 
 def _read_savings(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
@@ -90,12 +84,6 @@ class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
         duration(0.0, DAY),
         "A move begins if a later pass, so much later, still wants it, up to 24h; 0: at once.",
     ] = 60.0
-    price_settle_time: Annotated[
-        float,
-        duration(0.0, DAY),
-        "For so long after a price changed, up to 24h, what is bought counts at the highest and "
-        "what goes at the lowest price of that time.",
-    ] = 1800.0
     max_surge: Annotated[
         NodeLimit,
         NODE_LIMIT,
@@ -126,12 +114,10 @@ class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
         "How long bought nodes may take, from 1m to 24h; the group's maxNodeProvisionTime if not "
         "given.",
     ] = None
-    effort: Annotated[
-        Effort,
-        member(Effort),
-        "How long the search looks for a better plan: 3, 10 or 30 rounds of at most 500, 2,000 or "
-        "20,000 branch nodes.",
-    ] = Effort.NORMAL
+    retired: ClassVar[tuple[Field, ...]] = (
+        retired("priceSettleTime", duration(0.0, DAY), "a price is settled after 30m"),
+        retired("effort", _EFFORT, "every search has 10 rounds of at most 2,000 branch nodes"),
+    )
 
 
 def _consistent(values: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:

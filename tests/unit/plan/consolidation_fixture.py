@@ -105,6 +105,14 @@ def one_beside_a_full_one() -> dict[str, tuple[str, PodCounts]]:
     return {"a": ("m", pods(2)), "b": ("m", pods(8))}
 
 
+def settled(memory: Memory | None) -> Memory | None:
+    """The memory as if no price had changed lately."""
+    if memory is None:
+        return None
+    consolidation = msgspec.structs.replace(memory.consolidation, prices={})
+    return msgspec.structs.replace(memory, consolidation=consolidation)
+
+
 def policy(
     types: Mapping[str, Machine] = TYPES,
     *,

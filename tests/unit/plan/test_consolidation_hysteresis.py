@@ -32,6 +32,7 @@ from tests.unit.plan.consolidation_fixture import (
     one_beside_a_full_one,
     pods,
     policy,
+    settled,
     three_halves,
 )
 
@@ -281,8 +282,9 @@ def _at(seconds: float, price: float, memory: Memory | None) -> Result:
     """CONS_3 with a price of s that gives the score (0.20 - price) / 0.10, so many seconds
     later."""
     types: dict[str, Machine] = {"s": ("2", "8Gi", price), "m": ("4", "16Gi", 0.20)}
-    document = policy(types, confirm_after=60.0, price_settle_time=0.0)
-    return decide(fixture(one_beside_a_full_one(), types), document, memory, now=NOW + seconds)
+    document = policy(types, confirm_after=60.0)
+    build = fixture(one_beside_a_full_one(), types)
+    return decide(build, document, settled(memory), now=NOW + seconds)
 
 
 @pytest.mark.parametrize(
@@ -320,10 +322,8 @@ def _removal(seconds: float, dear: float, memory: Memory | None) -> Result:
     16 / (3 * (0.20 + dear))."""
     types: dict[str, Machine] = {"m": ("4", "16Gi", 0.20), "d": ("8", "32Gi", dear)}
     nodes: dict[str, tuple[str, PodCounts]] = {"a": ("m", pods(2)), "d": ("d", pods(12))}
-    document = policy(
-        types, confirm_after=60.0, price_settle_time=0.0, mode=ConsolidationMode.REMOVE
-    )
-    return decide(fixture(nodes, types), document, memory, now=NOW + seconds)
+    document = policy(types, confirm_after=60.0, mode=ConsolidationMode.REMOVE)
+    return decide(fixture(nodes, types), document, settled(memory), now=NOW + seconds)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_cons_60_search_that_found_nothing_is_not_repeated_for_five_minutes() ->
 def _cheaper() -> Result:
     types: dict[str, Machine] = {**TYPES, "l": ("8", "32Gi", 0.19)}
     memory = decide(_no_room()).memory
-    return decide(_no_room(), policy(types, price_settle_time=0.0), memory, now=NOW + 60.0)
+    return decide(_no_room(), policy(types), settled(memory), now=NOW + 60.0)
 
 
 def test_cons_60_new_price_is_searched_at_once() -> None:

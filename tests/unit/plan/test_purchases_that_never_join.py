@@ -169,9 +169,7 @@ def test_successors_that_never_join_back_their_group_off(why: str) -> None:
 
 
 def test_cheaper_successors_that_never_join_back_their_group_off() -> None:
-    full = msgspec.structs.replace(
-        QUICK, mode=ConsolidationMode.FULL, min_node_age=0.0, price_settle_time=0.0
-    )
+    full = msgspec.structs.replace(QUICK, mode=ConsolidationMode.FULL, min_node_age=0.0)
     policy = {"consolidation": full, "disruption_budgets": (ALL,)}
     story = HourOfJoins(policy=policy, max_drain_parallelism=100, max_scale_down_parallelism=100)
     big = node_object("t", "16", "64Gi")

@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_policy import Policy
-from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Effort
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.policy.settings.node_prices import NodePrices
@@ -73,11 +73,10 @@ def test_policy_without_the_sections_consolidates_nothing_and_is_stored_as_befor
             (
                 "mode: full, groups: [workers, pool-2], aggressiveness: 2.5, minSavings: 15%, "
                 "quietTime: 5m, "
-                "minNodeAge: 1h, confirmAfter: 0, priceSettleTime: 1h30m, maxSurge: 3, "
+                "minNodeAge: 1h, confirmAfter: 0, maxSurge: 3, "
                 "maxReplacements: 7, "
                 "movesPerPodPerDay: 0, splitNodes: false, spotToSpot: true, minCheaperGroups: 2, "
-                "replaceTimeout: 75m, "
-                "effort: high"
+                "replaceTimeout: 75m"
             ),
             Consolidation(
                 mode=ConsolidationMode.FULL,
@@ -87,7 +86,6 @@ def test_policy_without_the_sections_consolidates_nothing_and_is_stored_as_befor
                 quiet_time=300.0,
                 min_node_age=3600.0,
                 confirm_after=0.0,
-                price_settle_time=5400.0,
                 max_surge=NodeLimit(nodes=3),
                 max_replacements=7,
                 moves_per_pod_per_day=0,
@@ -95,7 +93,6 @@ def test_policy_without_the_sections_consolidates_nothing_and_is_stored_as_befor
                 spot_to_spot=True,
                 min_cheaper_groups=2,
                 replace_timeout=4500.0,
-                effort=Effort.HIGH,
             ),
         ),
         (
@@ -110,6 +107,14 @@ def test_policy_without_the_sections_consolidates_nothing_and_is_stored_as_befor
 )
 def test_policy_consolidation_is_parsed(fields: str, expected: Consolidation) -> None:
     assert read(consolidation(fields)).consolidation == expected
+
+
+def test_policy_keys_without_effect_are_accepted_checked_and_warned_about() -> None:
+    text = consolidation("mode: full, effort: high, priceSettleTime: 0s")
+    assert read(text).consolidation == Consolidation(mode=ConsolidationMode.FULL)
+    effort, settle_time = warnings(text)
+    assert "consolidation.effort: has no effect any more: every search has" in effort
+    assert "consolidation.priceSettleTime: has no effect any more: a price is" in settle_time
 
 
 @each_row(

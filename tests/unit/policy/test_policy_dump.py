@@ -15,7 +15,7 @@ from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
-from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Effort
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.event_webhook import Webhook
 from chalicelib.policy.settings.group_policy import GroupPolicy
@@ -172,13 +172,11 @@ consolidations = st.tuples(
         quiet_time=seconds,
         min_node_age=seconds,
         confirm_after=seconds,
-        price_settle_time=seconds,
         max_surge=limits,
         max_replacements=st.integers(1, 1000),
         moves_per_pod_per_day=st.integers(0, 10_000),
         split_nodes=st.booleans(),
         replace_timeout=st.none() | st.integers(60, 86400).map(float),
-        effort=st.sampled_from(Effort),
     ),
     spot,
 ).map(lambda pair: msgspec.structs.replace(pair[0], **pair[1]))

@@ -29,6 +29,9 @@ from chalicelib.policy.timeouts import provision_time
 
 HORIZON = 24.0
 """Hours over which a cost that is paid once is spread."""
+SETTLE_TIME = 1800.0
+"""Seconds after a change of a price in which what is bought counts at the highest and what goes at
+the lowest price of that time, so that no plan follows a price that swings."""
 CONTINUE = Fraction(4, 5)
 """Part of the score that a move needs which has been wanted before."""
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
@@ -48,7 +51,7 @@ class PoolTotals(msgspec.Struct, frozen=True):
 
 
 class NodeCost(msgspec.Struct, frozen=True):
-    """A priced node. price: at which its saving counts, the lowest within priceSettleTime; now: the
+    """A priced node. price: at which its saving counts, the lowest within SETTLE_TIME; now: the
     present one. disruption: D in millionths. idle: unused paid time, per hour of the horizon.
     standard: D if each pod cost 1."""
 
@@ -61,7 +64,7 @@ class NodeCost(msgspec.Struct, frozen=True):
 
 
 class PurchasePrice(msgspec.Struct, frozen=True):
-    """What a new node of a group costs. price: the highest within priceSettleTime; now: the present
+    """What a new node of a group costs. price: the highest within SETTLE_TIME; now: the present
     one; settled_at: when they agree, if the price stays. Both include `risk`, what the
     interruptions of a spot group cost. overlap: of the time until it is ready, per hour of the
     horizon."""
@@ -89,7 +92,7 @@ class Costs:
     them, "" if it is not known. recommended: the nodes that their vendor recommends to leave."""
 
     def __init__(self, state: ClusterState) -> None:
-        self._state, self._settle = state, state.policy.consolidation.price_settle_time
+        self._state = state
         self._book = price_book(
             state.policy.prices,
             state.snapshot.groups,
@@ -162,7 +165,7 @@ class Costs:
         self.history[name] = history
         highest = max(value for _, value in history)
         settled_at = max(
-            (after + self._settle for (_, value), (after, _) in _pairs(history) if value > now),
+            (after + SETTLE_TIME for (_, value), (after, _) in _pairs(history) if value > now),
             default=0,
         )
         overlap = round(highest * self._time_until_ready(group) / 3600 / HORIZON)
@@ -201,9 +204,9 @@ class Costs:
         return NodeCost(lowest, now, disruption, idle, pool_id(group), standard)
 
     def _settled(self, history: PriceHistory, price: int) -> PriceHistory:
-        """Return the prices in force within priceSettleTime, oldest first, with
+        """Return the prices in force within SETTLE_TIME, oldest first, with
         the present one at the end."""
-        now, window = self._state.now, self._state.now - self._settle
+        now, window = self._state.now, self._state.now - SETTLE_TIME
         known = [entry for entry in history if entry[0] <= now]
         if not known or known[-1][1] != price:
             known.append((now, price))

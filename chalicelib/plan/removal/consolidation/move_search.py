@@ -30,13 +30,9 @@ from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.tables import Bools, Ints, integers
-from chalicelib.policy.settings.consolidation import Consolidation, Effort
+from chalicelib.policy.settings.consolidation import Consolidation
 
-EFFORTS: Mapping[Effort, tuple[int, int]] = {
-    Effort.LOW: (3, 500),
-    Effort.NORMAL: (10, 2_000),
-    Effort.HIGH: (30, 20_000),
-}
+ROUNDS, BRANCHES = 10, 2_000
 """Rounds of the programme, and branch nodes in each."""
 MOST_CANDIDATES = 30
 """Candidates up to which the programme is asked; among more the greedy choice stands."""
@@ -110,7 +106,7 @@ class ConsolidationSearch:
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
         self.bound = np.inf
         self.best_gain = 0
-        self.effort = EFFORTS[self.settings.effort]
+        self.rounds, self.branches = ROUNDS, BRANCHES
         self.proven = True
 
     def is_barred(self, offer: NodeOffer, candidate: int, form: tuple[object, ...]) -> bool:
@@ -380,14 +376,13 @@ class ConsolidationSearch:
         return classes, pods, need.reshape(-1, len(columns.names))
 
     def _programme(self) -> Iterator[Solution]:
-        rounds, branches = self.effort
         searched = np.flatnonzero(self.saves > 0).tolist()
         if not 0 < len(searched) <= MOST_CANDIDATES:
             return
         problem = self._problem(searched)
-        programme = Programme(problem, rounds=rounds, branches=branches, stop=self.over)
+        programme = Programme(problem, rounds=self.rounds, branches=self.branches, stop=self.over)
         best_gain = 0
-        for number in range(rounds):
+        for number in range(self.rounds):
             # The first proposal keeps room for other orders of the scheduler, the next ones
             # are as tight as possible.
             is_first = number == 0

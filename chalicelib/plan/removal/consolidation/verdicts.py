@@ -22,7 +22,6 @@ MOST_ALONE = 64
 """Candidates that are tried alone; the reasons of others come from prices and sizes only."""
 MOST_SPLITS = 8
 """Searches for a mix of new nodes for the pods of one candidate."""
-_UNLIMITED = 10**9
 
 
 class _Alone(msgspec.Struct, frozen=True):
@@ -190,7 +189,7 @@ class Explanation:
         for cls, count in sorted(pods.items()):
             need = search.simulated.table.columns.need(cls)
             fits = tuple(search.market.fits(cls).tolist())
-            asks.append(Ask(need, count, fits, _UNLIMITED))
+            asks.append(Ask(need, count, fits))
         bought = solve(offers, asks, [], search.over)
         if not bought:
             return None
