@@ -33,7 +33,7 @@ from chalicelib.plan.cost_bound import bound
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RESOURCE, Rates
 from chalicelib.plan.demand.scaling_rules.sources import sources, threshold
-from chalicelib.plan.prices import PriceSource, instance_type, node_price, price_book
+from chalicelib.plan.prices import PriceSource, instance_type, node_price
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools
 from chalicelib.plan.state.readiness import Bucket
@@ -56,12 +56,7 @@ class PriceTags:
     """Finds prices in millionths with their currencies."""
 
     def __init__(self, state: ClusterState) -> None:
-        self._book = price_book(
-            state.policy.prices,
-            state.snapshot.groups,
-            state.now,
-            spot=state.policy.spot is not None,
-        )
+        self._book = state.prices
         self._groups = {name: group.group for name, group in state.groups.items()}
         self._prices = state.policy.prices
 

@@ -39,7 +39,6 @@ from chalicelib.model.purchases import awaited_pods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.group_repair import compatible, kept
-from chalicelib.plan.prices import price_book
 from chalicelib.plan.removal.consolidation.eligibility import protected_time
 from chalicelib.plan.removal.node_disruption_budgets import unknown_pools
 from chalicelib.plan.removal.removal_planner import DisruptionPlan
@@ -274,9 +273,7 @@ def _price(state: ClusterState, group: NodeGroupState, node: Node | None) -> dic
     nothing where it is unknown."""
     if node is None:
         return {}
-    has_spot = state.policy.spot is not None
-    book = price_book(state.policy.prices, state.snapshot.groups, state.now, spot=has_spot)
-    price = book.paid(node, group.group)
+    price = state.prices.paid(node, group.group)
     if price is None or not price.amount:
         return {}
     return {"price": price.amount, "currency": price.currency}

@@ -161,7 +161,8 @@ def without_nodes(
     Their pods need a node again if a controller recreates them; the rest goes with the node. If a
     group's template depends on a removed node, it is learned first. Unknown names are ignored.
     """
-    removed = {node.name: node for node in snapshot.nodes if node.name in set(names)}
+    unwanted = set(names)
+    removed = {node.name: node for node in snapshot.nodes if node.name in unwanted}
     group_of: dict[str, str] = {}
     templates = dict(memory.templates)
     groups = []

@@ -25,7 +25,7 @@ from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, ScaleUp
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.prices import Price, price_book
+from chalicelib.plan.prices import Price
 from chalicelib.plan.removal.candidates import DrainabilityChecker
 from chalicelib.plan.removal.consolidation.moves import Judge, JudgedMove
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
@@ -627,12 +627,7 @@ class _Pass:
 
     def _price(self, names: Collection[str]) -> int:
         """Return the present price of nodes; one without a price counts nothing."""
-        book = price_book(
-            self.state.policy.prices,
-            self.state.snapshot.groups,
-            self.now,
-            spot=self.state.policy.spot is not None,
-        )
+        book = self.state.prices
         prices = []
         for node in self.state.snapshot.nodes:
             if node.name in names:

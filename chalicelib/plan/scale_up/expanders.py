@@ -24,7 +24,6 @@ from chalicelib.plan.prices import (
     has_gpu,
     node_price,
     pod_rates,
-    price_book,
     unpriced,
 )
 from chalicelib.plan.scale_up.expected_prices import expected_prices
@@ -134,7 +133,7 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     """Return the expander context of a pass; seed: for expanders that draw at random."""
     prices = state.policy.prices
     groups = {group.id: group.group for group in state.groups.values()}
-    book = price_book(prices, groups.values(), spot=state.policy.spot is not None)
+    book = state.prices
     fee = prices.node if prices is not None else 0.0
     own: dict[str, float] = {}
     spot: dict[str, float] = {}

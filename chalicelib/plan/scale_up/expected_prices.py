@@ -16,7 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.join_summary import join_summary
-from chalicelib.plan.prices import MICRO, NoPrice, price_book
+from chalicelib.plan.prices import MICRO, NoPrice
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.spot_market import risk_premium, spot_groups
 
@@ -40,7 +40,7 @@ def expected_prices(state: ClusterState) -> dict[str, ExpectedPrice]:
     learns, spot = state.policy.scale_up.expected_cost, state.policy.spot is not None
     if not (learns or spot):
         return {}
-    book = price_book(state.policy.prices, state.snapshot.groups, state.now, spot=spot)
+    book = state.prices
     spots = spot_groups(state) if spot else frozenset[str]()
     prices: dict[str, ExpectedPrice] = {}
     for name, group in sorted(state.groups.items()):

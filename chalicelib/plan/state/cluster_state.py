@@ -8,6 +8,7 @@ is scaling up has upcoming nodes, and a node in removal is unavailable for every
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 
 import msgspec
@@ -24,6 +25,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import StorageCapacity
+from chalicelib.plan.prices import PriceBook, price_book
 from chalicelib.plan.state import backoff
 from chalicelib.plan.state.group_membership import (
     Shares,
@@ -120,7 +122,7 @@ class NodeGroupState(msgspec.Struct, frozen=True):
         return shares(self.group, joined, self.contested)
 
 
-class ClusterState(msgspec.Struct, frozen=True):
+class ClusterState(msgspec.Struct, frozen=True, dict=True):
     """The cluster state of the pass. group_of: node name -> group id, only for nodes of a
     known group. timed_out: group
     id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node
@@ -165,6 +167,12 @@ class ClusterState(msgspec.Struct, frozen=True):
     def options(self) -> Options:
         """The cluster's options."""
         return self.policy.options
+
+    @cached_property
+    def prices(self) -> PriceBook:
+        """The prices of the pass."""
+        has_spot = self.policy.spot is not None
+        return price_book(self.policy.prices, self.snapshot.groups, self.now, spot=has_spot)
 
 
 def build_cluster_state(
@@ -526,6 +534,7 @@ class _GroupStateBuilder:
         for instance in group.instances:
             if instance.state is InstanceState.DELETING:
                 deleting.update((instance.id, instance.node))
+        deleting.discard("")  # an unknown node has no name in common with another
         if not deleting:
             return 0
         leaving = (node for node in nodes if self.buckets[node.name] is Bucket.DELETED)

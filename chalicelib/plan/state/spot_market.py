@@ -18,7 +18,7 @@ from chalicelib.model.join_summary import nearest_rank
 from chalicelib.model.memory import HOUR, GroupMemory, InterruptionNotice, InterruptionRisk
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.prices import Price, price_book
+from chalicelib.plan.prices import Price
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.interruptions import REBALANCE_TAINT
 from chalicelib.plan.state.spot_groups import vendor_pool
@@ -121,7 +121,7 @@ def interruption_price(group: NodeGroupState, state: ClusterState) -> Fraction:
 def _average_price(group: NodeGroupState, state: ClusterState) -> Fraction:
     """Return the average price of the nodes of a group's pool. The nodes of a group cost the
     same."""
-    book = price_book(state.policy.prices, state.snapshot.groups, state.now, spot=True)
+    book = state.prices
     pool = vendor_pool(group.group) or group.id
     total = nodes = own = 0
     for other in state.groups.values():

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.group import InstanceState
+from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import TO_BE_DELETED, Condition, Taint
 from chalicelib.model.operation import OperationKind, RemovalTarget
@@ -125,6 +125,19 @@ def test_node_whose_instance_is_being_deleted_takes_no_place_of_a_requested_one(
     state = facts_of(build, Memory(groups={"g": asked(1, 2)}))
     assert state.upcoming == coming
     assert (state.memory.request is not None) == bool(coming)
+
+
+def test_node_without_provider_id_is_not_the_one_that_a_vendor_deletes() -> None:
+    """A machine in deletion whose node is not known has no name in common with it."""
+    build = cluster().node("stays", group="g")
+    build.node("unreadable", group="g", ready=False, taints=(Taint(TO_BE_DELETED, "NoSchedule"),))
+    build.group("g", target=2)
+    build.nodes[-1] = msgspec.structs.replace(build.nodes[-1], provider_id="")
+    deleting = Instance("test://g/old", InstanceState.DELETING)
+    build.groups[-1] = msgspec.structs.replace(
+        build.groups[-1], instances=(*build.groups[-1].instances, deleting)
+    )
+    assert facts_of(build).registered == 2
 
 
 # -- health

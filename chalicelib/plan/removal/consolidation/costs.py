@@ -20,7 +20,7 @@ from chalicelib.model.join_summary import join_summary
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
 from chalicelib.plan.demand.pending_pods import is_expendable
-from chalicelib.plan.prices import MICRO, NoPrice, price_book
+from chalicelib.plan.prices import MICRO, NoPrice
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.spot_market import recommended, risk_premium
@@ -93,12 +93,7 @@ class Costs:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._book = price_book(
-            state.policy.prices,
-            state.snapshot.groups,
-            state.now,
-            spot=state.policy.spot is not None,
-        )
+        self._book = state.prices
         self.currency = self._book.currency
         self._aggressiveness = Fraction(str(state.policy.consolidation.aggressiveness))
         self.recommended = recommended(state)

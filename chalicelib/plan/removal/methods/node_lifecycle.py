@@ -24,7 +24,7 @@ from chalicelib.model.memory import GroupRenewal, NodeMemory, Replacement, Repla
 from chalicelib.model.node import Node
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.prices import Price, price_book
+from chalicelib.plan.prices import Price
 from chalicelib.plan.removal.candidates import (
     Candidate,
     DrainabilityChecker,
@@ -116,10 +116,7 @@ class _Renewal:
         self.reservation = context.reservation or Reservation(self.state, self.simulated)
         dead = frozenset(item.node.name for item in self.lifecycle.due if _is_dead(item))
         self.checker = DrainabilityChecker(self.state, self.removal_limits.pdbs, dead)
-        policy = self.state.policy
-        self.book = price_book(
-            policy.prices, self.state.snapshot.groups, self.state.now, spot=policy.spot is not None
-        )
+        self.book = self.state.prices
         going = self.removal_limits.taken.union(unneeded)
         due_nodes = {item.node.name: item for item in self.lifecycle.due}
         self.due = {name: item for name, item in due_nodes.items() if name not in going}
