@@ -37,7 +37,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     """Explain the plan for a node group, found by its id or an alias. Raises BadInput for an
     unknown or ambiguous name."""
     from chalicelib.plan.state.cluster_state import build_cluster_state
-    from chalicelib.plan.what_if import owned_by
+    from chalicelib.plan.what_if import members_of
 
     case = context.case
     plan = context.plan
@@ -51,7 +51,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     group = state.groups[name].group if name in state.groups else None
     nodes: list[str] = []
     if group is not None:
-        nodes = [node.name for node in case.snapshot.nodes if owned_by(group, node)]
+        nodes = [node.name for node in members_of(group, case.snapshot.nodes)]
     promised = on_new(plan, name)
     refused = [unserved for unserved in plan.unschedulable if name in unserved.reasons]
     rules = _rules(plan, name, group)
@@ -255,7 +255,7 @@ def _risk(
 def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, Any], str]:
     """Return the hourly price of a node of the group, as `-o json` shows it and in
     words, or why there is none."""
-    from chalicelib.plan.what_if import owned_by
+    from chalicelib.plan.what_if import members_of
 
     snapshot = context.case.snapshot
     policy = context.case.policy
@@ -263,7 +263,7 @@ def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, 
         return {}, ""
     uses_spot = policy.spot is not None
     book = price_book(policy.prices, snapshot.groups, snapshot.taken_at, spot=uses_spot)
-    example_node = next((node for node in snapshot.nodes if owned_by(group, node)), None)
+    example_node = next(iter(members_of(group, snapshot.nodes)), None)
     price = book.of_group(group, example_node)
     missing = ""
     shown: Price | None

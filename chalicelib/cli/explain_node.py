@@ -38,7 +38,7 @@ _BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIM
 def answer(context: ExplainContext, name: str) -> Explanation:
     """Explain the plan for a node, including one that is still being created. Raises
     BadInput for an unknown name."""
-    from chalicelib.plan.what_if import owned_by
+    from chalicelib.plan.what_if import members_of
 
     snapshot = context.case.snapshot
     plan = context.plan
@@ -54,7 +54,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         says = f"Node {name} is on its way; {_pods_expected(expected)}."
         data: dict[str, Any] = {"verdict": "upcoming", "expected": expected}
         return Explanation("node", name, (says,), data, tables=(expected_table,))
-    group = next((group for group in snapshot.groups if owned_by(group, node)), None)
+    group = next((group for group in snapshot.groups if members_of(group, [node])), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
     sentences, data = _all_sentences(context, node)
     if expected:

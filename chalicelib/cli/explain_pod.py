@@ -79,13 +79,13 @@ def answer(context: ExplainContext, name: str) -> Explanation:
 
 
 def _group_of(context: ExplainContext, node: str) -> str:
-    from chalicelib.plan.what_if import owned_by
+    from chalicelib.plan.what_if import members_of
 
     snapshot = context.case.snapshot
     host = next((candidate for candidate in snapshot.nodes if candidate.name == node), None)
     if host is None:
         return ""
-    return next((group.id for group in snapshot.groups if owned_by(group, host)), "")
+    return next((group.id for group in snapshot.groups if members_of(group, [host])), "")
 
 
 def _running(context: ExplainContext, pod: Pod, pod_class: PodClass) -> PodPart | None:

@@ -8,7 +8,7 @@ This module makes no decisions and writes nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -168,15 +168,13 @@ def without_nodes(
     groups = []
     node_labels = NodeLabels.of(snapshot)
     for group in snapshot.groups:
-        own = {name: node for name, node in removed.items() if owned_by(group, node)}
+        own = {node.name: node for node in members_of(group, removed.values())}
         if own:
             group_of.update(dict.fromkeys(own, group.id))
-            members = tuple(node for node in snapshot.nodes if owned_by(group, node))
+            settled = settled_node(members_of(group, snapshot.nodes), now, options)
             known = memory.templates.get(group.id)
             stated = stated_template(group, options)
-            learnt = learn(
-                settled_node(members, now, options), known, now, options, node_labels, stated
-            )
+            learnt = learn(settled, known, now, options, node_labels, stated)
             if learnt is not None:
                 templates[group.id] = learnt
         groups.append(_without_instances(group, own))
@@ -215,13 +213,12 @@ def without_nodes(
     )
 
 
-def owned_by(group: NodeGroup, node: Node) -> bool:
-    """Return whether a node is one of a group's instances, by the
+def members_of(group: NodeGroup, nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Return those nodes that are one of a group's instances, by the
     instance's node or provider id."""
-    return any(
-        instance.node == node.name or (node.provider_id and instance.id == node.provider_id)
-        for instance in group.instances
-    )
+    names = {instance.node for instance in group.instances}
+    ids = {instance.id for instance in group.instances} - {""}
+    return tuple(node for node in nodes if node.name in names or node.provider_id in ids)
 
 
 def _without_instances(group: NodeGroup, removed: Mapping[str, Node]) -> NodeGroup:
@@ -281,7 +278,7 @@ def with_bounds(
     if changed.max < changed.min:
         raise BadInput(place, f"max {changed.max} is below min {changed.min}", "give both")
     if bounds.size is not None:
-        existing = sum(owned_by(group, node) for node in snapshot.nodes)
+        existing = len(members_of(group, snapshot.nodes))
         if bounds.size < existing:
             problem = f"size {bounds.size} is below the {existing} nodes that are there"
             raise BadInput(place, problem, "say which ones are gone with --remove-node")
