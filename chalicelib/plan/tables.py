@@ -385,3 +385,16 @@ def least_fit(free: Ints, columns: Ints, need: Ints) -> Ints:
     for column, amount in zip(columns[1:], need[1:], strict=True):
         counts = np.minimum(counts, free[:, column] // amount)
     return counts
+
+
+def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
+    """Return the first rows that take `count` pods in total under these quotas, and how many each
+    takes."""
+    rows = quota.nonzero()[0]
+    total = np.cumsum(quota[rows])
+    if not len(rows) or total[-1] <= count:
+        return rows, quota[rows]
+    last = int(np.searchsorted(total, count))
+    pods = quota[rows[: last + 1]].copy()
+    pods[last] -= total[last] - count
+    return rows[: last + 1], pods

@@ -10,6 +10,10 @@ rows could take is counted, which is the same for equal pods. Two counts must su
             harm (HeadroomCost): a drain
               never causes a purchase, so nothing is drained and bought in turn
 
+Neither bought_back.py nor `planned` alone can stand for `sure`: what is bought for headroom is
+bought for no owner's pods, so nothing would end the turns of draining and buying.
+test_headroom_never_oscillates_wherever_the_scheduler_places_pods shows them.
+
 A row is counted again only when something on it changes, and only for the kinds that may use it.
 Rules of real pods about others are evaluated once, at the beginning: a node whose pod excludes all
 others provides no headroom.
@@ -22,8 +26,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from chalicelib.model.pod import Pod
-from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, first_fit
-from chalicelib.plan.tables import Bools, Ints, least_fit
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.tables import Bools, Ints, first_fit, least_fit
 
 _FINE = 1000  # virtual pods are counted in thousandths where amounts are divided
 _MOST = 2**44  # cap of an amount

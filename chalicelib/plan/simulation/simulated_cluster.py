@@ -31,7 +31,7 @@ from chalicelib.plan.simulation.unknown_zones import UnknownZones
 from chalicelib.plan.simulation.volume_limits import Attached
 from chalicelib.plan.state.node_labels import own_keys
 from chalicelib.plan.state.pass_time import PassTime
-from chalicelib.plan.tables import Bools, Ints, NodeTable, PortRivals
+from chalicelib.plan.tables import Bools, Ints, NodeTable, PortRivals, first_fit
 from chalicelib.plan.volumes import Volumes
 
 _LEAVING = Taint(TO_BE_DELETED, "NoSchedule")
@@ -544,19 +544,6 @@ class RoundRobin:
         pods[order] = dealt
         rows = pods.nonzero()[0]
         return rows, pods[rows]
-
-
-def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the first rows that take `count` pods in total under these quotas, and how many each
-    takes. Pods and headroom are distributed by the same rule."""
-    rows = quota.nonzero()[0]
-    total = np.cumsum(quota[rows])
-    if not len(rows) or total[-1] <= count:
-        return rows, quota[rows]
-    last = int(np.searchsorted(total, count))
-    pods = quota[rows[: last + 1]].copy()
-    pods[last] -= total[last] - count
-    return rows[: last + 1], pods
 
 
 def place(

@@ -18,13 +18,14 @@ import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.packing.problem import PackingProblem
+from chalicelib.plan.packing.scheduler_orders import ORDERS
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.candidates import Candidate
 from chalicelib.plan.removal.consolidation.costs import CONTINUE, Costs
 from chalicelib.plan.removal.consolidation.move_limits import Limits
 from chalicelib.plan.removal.consolidation.programme import Programme
 from chalicelib.plan.removal.consolidation.purchases import Market, NodeOffer, form_of
-from chalicelib.plan.removal.consolidation.trial import ORDERS, Places, Shortage, Trial
+from chalicelib.plan.removal.consolidation.trial import Places, Shortage, Trial
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster

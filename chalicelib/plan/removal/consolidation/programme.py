@@ -27,8 +27,9 @@ from chalicelib.plan.packing.linear_programme import (
 )
 from chalicelib.plan.packing.linear_solver import Trouble
 from chalicelib.plan.packing.problem import Numbers, PackingProblem
+from chalicelib.plan.packing.scheduler_orders import ORDERS, SchedulerOrder, emptiest_first
 from chalicelib.plan.removal.consolidation.relaxation import Leaf, relax_problem
-from chalicelib.plan.tables import Bools, Floats, Ints
+from chalicelib.plan.tables import Bools, Floats, Ints, first_fit
 
 # an exact programme has at most so many columns per square root of branches; with more than a few
 # columns it gets fewer branches, because each takes longer
@@ -97,7 +98,7 @@ class Programme:
         self.proven = False
         if self._leaves is None or self._stop():
             return None
-        orders = _SCHEDULERS if robust else _TIGHT
+        orders = ORDERS if robust else _TIGHTEST
         rounds = max(1, self._rounds // (1 + len(self._cuts)))
         search = _Search(
             self._numbers, self._packer, self._leaves, orders, self._cuts, rounds, self._stop
@@ -127,24 +128,9 @@ def _rank(proposal: Proposal) -> tuple[int, int, int, int, tuple[int, ...]]:
     return -proposal.gain, len(gone), sum(proposal.bought), sum(gone), gone
 
 
-class _PlacementOrder(msgspec.Struct, frozen=True):
-    """Which pods come first, and which node takes them.
-
-    matched: pods that few nodes may take come before larger ones, and go where the free room has
-    the proportions of their requests. That packs best, but no scheduler does so.
-    """
-
-    largest: bool
-    emptiest: bool
-    matched: bool = False
-
-
-_TIGHT = (_PlacementOrder(largest=True, emptiest=False, matched=True),)
-_SCHEDULERS = tuple(
-    _PlacementOrder(largest=largest, emptiest=emptiest)
-    for emptiest in (True, False)
-    for largest in (False, True)
-)
+_TIGHTEST: tuple[None, ...] = (None,)
+"""In place of an order of the scheduler: pods that few nodes may take come before larger ones, and
+go where the free room has the proportions of their requests. No scheduler packs so well."""
 
 
 class _Packer:
@@ -171,7 +157,7 @@ class _Packer:
         )
         return values
 
-    def unplaced(self, gone: Bools, bought: Ints, orders: Sequence[_PlacementOrder]) -> Ints:
+    def unplaced(self, gone: Bools, bought: Ints, orders: Sequence[SchedulerOrder | None]) -> Ints:
         """Return the pods of each class that find no place in the first
         order in which not all do."""
         left: Ints = np.zeros(len(self._sizes), dtype=np.int64)
@@ -181,7 +167,7 @@ class _Packer:
                 break
         return left
 
-    def _unplaced(self, gone: Bools, bought: Ints, order: _PlacementOrder) -> Ints:
+    def _unplaced(self, gone: Bools, bought: Ints, order: SchedulerOrder | None) -> Ints:
         problem = self._problem
         stays = np.concatenate([~gone, np.ones(len(problem.free) - len(gone), dtype=np.bool_)])
         new = np.repeat(np.arange(len(bought)), bought)
@@ -190,26 +176,25 @@ class _Packer:
         empty = np.einsum("nr,r->n", free, self._weights)
         left: Ints = problem.pending + problem.pods[gone].sum(axis=0)
         self.work += (len(free) + _OVERHEAD) * int((left > 0).sum())
-        classes = (
-            self._by_choice
-            if order.matched
-            else self._by_size
-            if order.largest
-            else self._by_size[::-1]
-        )
+        classes = self._by_choice
+        if order is not None:
+            classes = self._by_size if order.largest_first else self._by_size[::-1]
         for cls in classes[left[classes] > 0].tolist():
-            rows, cap = self._room(free, fits[:, cls], cls, int(left[cls]))
-            if order.emptiest:
-                put = self._spread(empty[rows], cap, float(self._sizes[cls]), int(left[cls]))
+            count = int(left[cls])
+            size = self._sizes[cls]
+            rows, cap = self._room(free, fits[:, cls], cls, count)
+            if order is not None and not order.fullest_first:
+                pods = emptiest_first(empty[rows], np.full(len(rows), size), cap, count)
             else:
-                ranks = np.lexsort(
-                    (empty[rows], self._mismatch(free[rows], cls) if order.matched else empty[rows])
-                )
-                rows, cap = rows[ranks], cap[ranks]
-                put = np.clip(left[cls] - (np.cumsum(cap) - cap), 0, cap)
-            free[rows] -= put[:, None] * problem.need[cls]
-            empty[rows] -= put * self._sizes[cls]
-            left[cls] -= int(put.sum())
+                ranks = np.argsort(empty[rows], kind="stable")
+                if order is None:
+                    ranks = np.lexsort((empty[rows], self._mismatch(free[rows], cls)))
+                rows = rows[ranks]
+                taken, pods = first_fit(cap[ranks], count)
+                rows = rows[taken]
+            free[rows] -= pods[:, None] * problem.need[cls]
+            empty[rows] -= pods * size
+            left[cls] -= int(pods.sum())
         return left
 
     def _room(self, free: Ints, fits: Bools, cls: int, count: int) -> tuple[Ints, Ints]:
@@ -230,18 +215,6 @@ class _Packer:
         distance: Floats = np.abs(parts).sum(axis=1).round(1)
         return distance
 
-    @staticmethod
-    def _spread(empty: Floats, cap: Ints, size: float, count: int) -> Ints:
-        """Return how many of `count` pods each row gets if every pod goes to the row
-        that is emptiest by then."""
-        put: Ints = np.zeros(len(cap), dtype=np.int64)
-        rows = np.argsort(-empty, kind="stable")[:count]  # no other row is ever the emptiest
-        row = np.repeat(rows, cap[rows])
-        before = np.arange(len(row)) - np.repeat(np.cumsum(cap[rows]) - cap[rows], cap[rows])
-        first = np.argsort(before * size - empty[row], kind="stable")[:count]
-        np.add.at(put, row[first], 1)
-        return put
-
 
 class _Search:
     """Rounds leaves of the relaxation: nodes are put back until all pods have
@@ -252,7 +225,7 @@ class _Search:
         numbers: Numbers,
         packer: _Packer,
         leaves: Sequence[Leaf],
-        orders: Sequence[_PlacementOrder],
+        orders: Sequence[SchedulerOrder | None],
         cuts: Sequence[Proposal],
         rounds: int,
         stop: Callable[[], bool],

@@ -1,10 +1,8 @@
 """The trial of a move on the simulated cluster: do the pods of the nodes that go
 find places in every order?
 
-The scheduler may place evicted pods in another order and on other nodes than a plan expects. A move
-is therefore tried four times: the largest and the smallest pods first, into the fullest and into
-the emptiest nodes (LeastAllocated, the scheduler's default). It passes if every pod finds a place
-each time, and if headroom still has its room afterwards.
+It passes if every pod finds a place in each of the scheduler's four orders, and if headroom still
+has its room afterwards.
 """
 
 from __future__ import annotations
@@ -17,35 +15,19 @@ import numpy as np
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason
 from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan.packing.scheduler_orders import (
+    ORDERS,
+    SchedulerOrder,
+    emptiest_first,
+    lowest,
+)
 from chalicelib.plan.removal.candidates import Candidate
 from chalicelib.plan.removal.consolidation.purchases import NodeOffer
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
-from chalicelib.plan.tables import Bools, Floats, Ints
+from chalicelib.plan.tables import Bools, Floats, Ints, first_fit
 
 _MOST_PAIRS = 400_000  # (row, pod) pairs that are ranked one by one when pods are spread
 _ONE_BY_ONE = 64  # pods of a class that must be spread are placed one by one up to this number
-
-
-class SchedulerOrder(msgspec.Struct, frozen=True):
-    """One order of the scheduler."""
-
-    largest_first: bool
-    fullest_first: bool
-
-    @property
-    def text(self) -> str:
-        """Describe it."""
-        pods = "largest" if self.largest_first else "smallest"
-        return (
-            f"the {pods} pods first, into the {'fullest' if self.fullest_first else 'emptiest'} "
-            "nodes"
-        )
-
-
-ORDERS = tuple(
-    SchedulerOrder(largest_first=largest, fullest_first=fullest)
-    for largest, fullest in ((True, True), (False, False), (True, False), (False, True))
-)
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -235,22 +217,11 @@ class Trial:
         left, share = self._left_and_share(cls, rows)
         if fullest:
             # Each of these rows takes at least one pod, so no more rows than pods are needed.
-            order = _lowest(left - share, count)
-            most = quota[rows][order]
-            total = np.cumsum(most)
-            last = int(np.searchsorted(total, count))
-            most = most[: last + 1].copy()
-            if last < len(total):
-                most[last] -= max(0, int(total[last]) - count)
-            return rows[order[: len(most)]], most
-        emptiest = np.sort(_lowest(share - left, count))
-        rows, left, share = rows[emptiest], left[emptiest], share[emptiest]
-        most = np.minimum(np.minimum(quota[rows], count), max(1, _MOST_PAIRS // len(rows)))
-        owner = np.repeat(np.arange(len(rows)), most)
-        number = np.arange(len(owner)) - np.repeat(np.cumsum(most) - most, most)
-        cost = (number + 1) * share[owner] - left[owner]
-        chosen = np.lexsort((owner, cost))[:count]
-        pods: Ints = np.bincount(owner[chosen], minlength=len(rows)).astype(np.int64)
+            ranked = rows[lowest(left - share, count)]
+            taken, pods = first_fit(quota[ranked], count)
+            return ranked[taken], pods
+        most = np.minimum(quota[rows], max(1, _MOST_PAIRS // min(len(rows), count)))
+        pods = emptiest_first(left, share, most, count)
         taken = np.flatnonzero(pods)
         return rows[taken], pods[taken]
 
@@ -276,16 +247,6 @@ class Trial:
         """Note what one unit of cpu and of memory is of every row's node."""
         allocatable = self._simulated.table.allocatable
         self._parts = [1.0 / np.maximum(allocatable[:, column], 1.0) for column in self._columns]
-
-
-def _lowest(values: Floats, count: int) -> Ints:
-    """Return the positions of the lowest values, lowest first, equal ones by position."""
-    if count < len(values) // 4:
-        bound = np.partition(values, count - 1)[count - 1]
-        near = np.flatnonzero(values <= bound)
-        return near[np.argsort(values[near], kind="stable")][:count]
-    order: Ints = np.argsort(values, kind="stable")[:count]
-    return order
 
 
 def _classes(pods: Sequence[Pod]) -> dict[int, int]:

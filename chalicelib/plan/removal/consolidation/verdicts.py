@@ -11,10 +11,11 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.packing.scheduler_orders import ORDERS
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearch, Solution
 from chalicelib.plan.removal.consolidation.purchases import NodeOffer
-from chalicelib.plan.removal.consolidation.trial import ORDERS, Places, Shortage
+from chalicelib.plan.removal.consolidation.trial import Places, Shortage
 from chalicelib.plan.tables import Ints
 from chalicelib.reasons.text import text
 

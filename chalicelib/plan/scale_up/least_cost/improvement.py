@@ -25,7 +25,7 @@ from chalicelib.plan.scale_up.least_cost.problem import (
     left_over,
 )
 from chalicelib.plan.scale_up.least_cost.relaxation import Relaxed
-from chalicelib.plan.tables import Bools, Floats, Ints
+from chalicelib.plan.tables import Bools, Floats, Ints, first_fit
 
 _AGAIN = Effort(rounds=1, keep=3, tries=1)
 _SHARE = 0.3  # share of the fractions that is rounded up at a time
@@ -171,11 +171,10 @@ class _Nodes:
 
     def put(self, ask: int, count: int) -> int:
         """Place up to `count` pods, first fit; returns how many were placed."""
-        before = np.cumsum(self.room(ask))
-        placed = np.diff(np.minimum(before, count), prepend=0)
-        self.pods[:, ask] += placed
-        self.left -= placed[:, None] * self.problem.need[ask]
-        return int(placed.sum())
+        nodes, pods = first_fit(self.room(ask), count)
+        self.pods[nodes, ask] += pods
+        self.left[nodes] -= pods[:, None] * self.problem.need[ask]
+        return int(pods.sum())
 
     def drop(self) -> None:
         """Remove nodes whose pods fit onto the others, expensive and empty nodes first."""

@@ -8,7 +8,7 @@ at which `Pricer` (node_filling.py) values pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
@@ -45,16 +45,19 @@ class Prices(msgspec.Struct, frozen=True):
 
 
 class Master:
-    """The linear program and its columns; columns are only ever added."""
+    """The linear program and its columns; columns are only ever added. options: of HiGHS, which
+    presolves nothing, because the program is solved again and again."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(
+        self, problem: Problem, *, presolve: str = "off", **options: bool | float | str
+    ) -> None:
         self.problem = problem
         self.loads: list[Load] = []
         self._known: set[tuple[int, bytes]] = set()
         self._limited = np.flatnonzero(problem.most < problem.pending.sum())
         self._scale = np.maximum(problem.buying.max(axis=1, initial=1), 1)
         asks = len(problem.pending)
-        self._solver = Solver(presolve="off")
+        self._solver = Solver(presolve=presolve, **options)
         self._solver.rows(*self._bounds(problem.pending, Rooms(problem)))
         self._solver.unplaced_columns(asks, np.full(asks, self._solver.infinity))
 
@@ -117,6 +120,14 @@ class Master:
             total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.price)
         )
 
+    def whole_nodes(self) -> Ints:
+        """Return the nodes of each load in whole numbers. Raises Trouble."""
+        asks = len(self.problem.pending)
+        self._solver.whole(np.arange(asks, asks + len(self.loads)))
+        _, nodes, _ = self._solver.run()
+        whole: Ints = np.round(nodes[asks:]).astype(np.int64)
+        return whole
+
 
 def generate(
     master: Master,
@@ -168,33 +179,15 @@ def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
     loads = [master.loads[at] for at in order if own[at] < cost - prices.total]
     if not loads:
         return []
-    asks, rooms = len(problem.pending), Rooms(problem)
-    scale = np.maximum(problem.buying.max(axis=1, initial=1), 1)
-    solver = Solver(mip_max_nodes=_BRANCHES, mip_rel_gap=1e-4, mip_max_leaves=_BRANCHES)
-    solver.rows(
-        np.concatenate(
-            [problem.pending, np.full(len(rooms.most) + len(rooms.limit), -solver.infinity)]
-        ),
-        np.concatenate([np.full(asks, solver.infinity), rooms.most, rooms.limit / scale]),
+    whole = Master(
+        problem,
+        presolve="choose",
+        mip_max_nodes=_BRANCHES,
+        mip_rel_gap=1e-4,
+        mip_max_leaves=_BRANCHES,
     )
-    solver.unplaced_columns(asks, problem.pending)
-    solver.columns(
-        [problem.price[load.offer] for load in loads],
-        [problem.most[load.offer] for load in loads],
-        _load_columns(problem, loads, scale),
-    )
-    solver.whole(np.arange(asks, asks + len(loads)))
-    _, nodes, _ = solver.run()
-    return _without_surplus(problem, loads, np.round(nodes[asks:]).astype(np.int64))
-
-
-def _load_columns(problem: Problem, loads: list[Load], scale: Ints) -> Iterator[Entries]:
-    offers, asks = problem.cap.shape
-    for load in loads:
-        pods, shared = np.flatnonzero(load.pods), np.flatnonzero(problem.buying[:, load.offer])
-        amounts = (problem.buying[shared, load.offer] / scale[shared]).tolist()
-        rows = [*pods.tolist(), asks + load.offer, *(asks + offers + shared).tolist()]
-        yield rows, [*load.pods[pods].tolist(), 1.0, *amounts]
+    whole.add(loads)
+    return _without_surplus(problem, whole.loads, whole.whole_nodes())
 
 
 def _without_surplus(problem: Problem, loads: list[Load], nodes: Ints) -> list[Load]:
