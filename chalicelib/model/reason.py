@@ -1199,7 +1199,7 @@ class ReasonCode(StrEnum):
     )
     PRICE_UNSETTLED = ReasonRow(
         "PriceUnsettled",
-        "the price of node group {group} has just changed",
+        "the price of node group {group} has just changed (priceSettleTime)",
         detail="until {until:time}",
         tile="with a price that has just changed",
         advice="nothing but time: a price settles in 30 minutes",
