@@ -26,7 +26,7 @@ from chalicelib.cli.saved import saved_cluster
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.bill import cluster_bill
+from chalicelib.plan.cost_breakdown import cluster_bill
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import Price, PriceBook, price_book
 from chalicelib.plan.state.cluster_state import build_cluster_state
@@ -57,8 +57,6 @@ CONSOLIDATING = Policy(
     consolidation=consolidating(),
     disruption_budgets=(DisruptionBudget("all", NodeLimit(share=1.0)),),
 )
-MOST_RISE_IN_SUM = 0.001
-MOST_RISE_IN_ONE = 0.02
 
 
 class PlanCost(msgspec.Struct, frozen=True):
@@ -243,6 +241,10 @@ def measure(families: Sequence[str]) -> dict[str, PlanCost]:
     return costs
 
 
+def _rise(before: float, after: float) -> float:
+    return after / before - 1 if before else after
+
+
 def compare(old: dict[str, PlanCost], new: dict[str, PlanCost]) -> list[str]:
     """Return a line per family, and a line per cluster whose plan costs something else."""
     lines = [f"{'family':14} clusters  other  dearest   cost in sum  CPU s before, after, ratio"]
@@ -253,7 +255,7 @@ def compare(old: dict[str, PlanCost], new: dict[str, PlanCost]) -> list[str]:
         before = sum(old[name].cost for name in own)
         after = sum(new[name].cost for name in own)
         seconds = [sum(costs[name].seconds for name in own) for costs in (old, new)]
-        rises = {name: new[name].cost / max(old[name].cost, 1e-9) - 1 for name in own}
+        rises = {name: _rise(old[name].cost, new[name].cost) for name in own}
         changed = [name for name in own if old[name].digest != new[name].digest]
         lines.append(
             f"{family:14} {len(own):8} {len(changed):6} {max(rises.values()):+8.3%}"

@@ -27,9 +27,9 @@ _PER_NODE = 1e-6
 
 class Problem(PackingProblem, frozen=True):
     """A problem without nodes: pending pods, G offers and S limits; all distinct, A asks instead of
-    classes.
+    classes. The highest price is 1.
 
-    price: 1 is the highest. cap [G,A]: how many pods of an ask an empty node takes
+    cap [G,A]: how many pods of an ask an empty node takes
     offers, asks: the indexes of the merged originals
     """
 
