@@ -146,8 +146,7 @@ def plain(problem: Problem) -> list[Load]:
     today's search ends with."""
     relaxed = relax(problem)
     places = [Place(NOWHERE, offer, most) for offer, most in enumerate(problem.most.tolist())]
-    limits = {"mip_rel_gap": GAP, "time_limit": SECONDS}
-    model = Model(Numbers(problem), places, may_wait=True, **limits)
+    model = Model(Numbers(problem), places, may_wait=True, mip_rel_gap=GAP, time_limit=SECONDS)
     model.integers()
     solution = model.solve()
     assert solution is not None
@@ -207,7 +206,7 @@ def problems(kind: str) -> Iterator[Problem]:
     """All problems of a kind."""
     with TemporaryDirectory() as folder:
         if kind == "random":
-            yield from (posed for posed in map(random_problem, range(RANDOM)) if len(posed.count))
+            yield from (posed for posed in map(random_problem, range(RANDOM)) if len(posed.pending))
         else:
             yield pose(*question(load(convert(kind, Path(folder)))), [])
 
