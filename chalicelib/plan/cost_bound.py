@@ -193,6 +193,8 @@ def _least_price(nodes: _ExchangedNodes) -> int | None:
     """Return the price in millionths, None if the programme is too large or has no solution.
     Raises Trouble."""
     numbers = Numbers(nodes.problem())
+    if not numbers.demand.any() and not len(numbers.problem.limit):
+        return 0  # the solver has no answer for nothing
     if np.count_nonzero(numbers.cap) + np.count_nonzero(numbers.group_cap) > _MOST_PAIRS:
         return None
     solution = Model(numbers, merged_places(numbers), may_wait=True).solve()

@@ -36,7 +36,6 @@ ORDERS = tuple(
 def emptiest_first(left: Floats, share: Floats, most: Ints, count: int) -> Ints:
     """Return how many of `count` pods each row gets if every pod goes to the row that has most left
     afterwards. share: what a pod takes of a row; most: pods that a row takes."""
-    pods: Ints = np.zeros(len(left), dtype=np.int64)
     rows = np.sort(lowest(share - left, count))  # no other row is ever the emptiest
     most_of_rows = np.minimum(most[rows], count)
     row_of = np.repeat(rows, most_of_rows)
@@ -44,7 +43,7 @@ def emptiest_first(left: Floats, share: Floats, most: Ints, count: int) -> Ints:
     number = np.arange(len(row_of)) - first_of_row
     taken = (number + 1) * share[row_of] - left[row_of]
     chosen = np.argsort(taken, kind="stable")[:count]
-    np.add.at(pods, row_of[chosen], 1)
+    pods: Ints = np.bincount(row_of[chosen], minlength=len(left)).astype(np.int64)
     return pods
 
 

@@ -384,6 +384,10 @@ def test_lower_bound_counts_minimum_sizes_daemonsets_and_nodes_that_stay() -> No
     assert only(builder.running("m-0", 1, "4", "16Gi"), prices=prices).bound == 700_000
 
 
+def test_lower_bound_without_pods_is_the_price_of_what_stays() -> None:
+    assert only(fixture("m", m=1)).bound == 0
+
+
 def test_lower_bound_is_never_above_what_is_paid() -> None:
     builder = fixture("m", m=1).running("m-0", 4, "2", "8Gi")  # overcommitted
     assert only(builder).bound == 200_000

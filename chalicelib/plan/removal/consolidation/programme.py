@@ -98,7 +98,7 @@ class Programme:
         self.proven = False
         if self._leaves is None or self._stop():
             return None
-        orders = ORDERS if robust else _TIGHTEST
+        orders = _HARDEST_FIRST if robust else _TIGHTEST
         rounds = max(1, self._rounds // (1 + len(self._cuts)))
         search = _Search(
             self._numbers, self._packer, self._leaves, orders, self._cuts, rounds, self._stop
@@ -128,6 +128,8 @@ def _rank(proposal: Proposal) -> tuple[int, int, int, int, tuple[int, ...]]:
     return -proposal.gain, len(gone), sum(proposal.bought), sum(gone), gone
 
 
+_HARDEST_FIRST = (*ORDERS[1:], ORDERS[0])
+"""The scheduler's orders: what fails in one, fails soon."""
 _TIGHTEST: tuple[None, ...] = (None,)
 """In place of an order of the scheduler: pods that few nodes may take come before larger ones, and
 go where the free room has the proportions of their requests. No scheduler packs so well."""
