@@ -23,7 +23,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.predicates import static_mask
-from chalicelib.plan.scale_up.least_cost import Ask, Offer
+from chalicelib.plan.scale_up.least_cost.problem import Ask, Offer
 from chalicelib.plan.tables import NodeTable, ResourceColumns
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy

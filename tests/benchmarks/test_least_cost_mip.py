@@ -22,9 +22,7 @@ import pytest
 from chalicelib.plan.packing.linear_programme import NOWHERE, Model, Place
 from chalicelib.plan.packing.linear_solver import LEFT
 from chalicelib.plan.packing.problem import Numbers
-from chalicelib.plan.scale_up.least_cost import (
-    Ask,
-    Offer,
+from chalicelib.plan.scale_up.least_cost.cheapest_mix import (
     _generated_mixes,
     _initial_mix,
     _single_ask_loads,
@@ -38,7 +36,9 @@ from chalicelib.plan.scale_up.least_cost.master_problem import (
 )
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer, cover, first_fit, spread
 from chalicelib.plan.scale_up.least_cost.problem import (
+    Ask,
     Load,
+    Offer,
     Problem,
     Rooms,
     check,

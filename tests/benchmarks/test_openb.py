@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.scale_up.least_cost import solve
+from chalicelib.plan.scale_up.least_cost.cheapest_mix import solve
 from tests.benchmarks.openb import INPUTS, OpenbOutcome, convert, load, plan_to_the_end, question
 from tests.reference_data import needs_shared
 

@@ -230,7 +230,7 @@ class ScaleUpSearch:
 
     def _buy_with_least_cost(self, requests: list[PodRequest]) -> list[PodRequest]:
         """Buy what least-cost chooses; returns what is left for the rest of the chain."""
-        from chalicelib.plan.scale_up.least_cost import purchases
+        from chalicelib.plan.scale_up.least_cost.cheapest_mix import purchases
 
         limit = self.state.options.max_binpacking_time
         own = self.context.group_prices

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
+from chalicelib.plan.scale_up.least_cost.cheapest_mix import solve
 from chalicelib.plan.scale_up.least_cost.master_problem import Effort, Prices, generate
 from chalicelib.plan.scale_up.least_cost.node_filling import ColumnCounter, cover, fill
-from chalicelib.plan.scale_up.least_cost.problem import Rooms, pose
+from chalicelib.plan.scale_up.least_cost.problem import Ask, Bought, Offer, Rooms, Shared, pose
 
 MANY = 10**6
 

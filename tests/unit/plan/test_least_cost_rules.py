@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
+from chalicelib.plan.scale_up.least_cost.cheapest_mix import solve
+from chalicelib.plan.scale_up.least_cost.problem import Ask, Bought, Offer, Shared
 from tests.amounts import examples
 
 MANY = 10**6

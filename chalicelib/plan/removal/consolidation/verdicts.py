@@ -179,7 +179,8 @@ class Explanation:
     def _split(self, at: int, pods: dict[int, int]) -> Ints | None:
         """Return the cheapest mix of several new nodes for these pods."""
         # Most passes split no node, and the import is a large part of a cold start.
-        from chalicelib.plan.scale_up.least_cost import Ask, Offer, solve
+        from chalicelib.plan.scale_up.least_cost.cheapest_mix import solve
+        from chalicelib.plan.scale_up.least_cost.problem import Ask, Offer
 
         search = self._search
         offers = []
