@@ -128,7 +128,11 @@ def _declared_by(path: Path) -> set[str]:
         for value in vars(importlib.import_module(name)).values()
         if isinstance(value, msgspec.StructMeta) and value.__module__ == name
     ]
-    return {field.key for struct in structs for field in fields_of(struct)}
+    return {
+        field.key
+        for struct in structs
+        for field in (*fields_of(struct), *getattr(struct, "retired", ()))
+    }
 
 
 KEYS = {key for key in _keys(json_schema()) if key != key.lower()}
