@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.alicloud.error_mapping import (
     TABLE,
     Sense,
@@ -17,7 +16,6 @@ from chalicelib.providers.alicloud.error_mapping import (
     retry_after,
     sense_of,
 )
-from chalicelib.providers.alicloud.settings import AlicloudSettings
 from chalicelib.providers.kit.errors import ProviderError, Unknown
 from chalicelib.providers.kit.http import VendorResponse
 from tests.cases import each_row
@@ -198,7 +196,3 @@ def test_docs_alicloud_error_mapping_lists_every_code() -> None:
         and code != "UnknownError"
         and code != "MissingSecurityToken"
     ] == []
-
-
-def test_docs_alicloud_lists_every_setting() -> None:
-    assert [key for key in sorted(keys_of(AlicloudSettings)) if f"`{key}`" not in PAGE] == []
