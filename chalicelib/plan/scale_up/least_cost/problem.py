@@ -89,8 +89,15 @@ def _in_any_order(
     """Return the offers that can be bought, sorted by what they are: the order in which they and
     the asks are given has no effect."""
 
+    ask_keys = [(tuple(ask.need.tolist()), ask.count) for ask in asks]
+    rank_of = {key: rank for rank, key in enumerate(sorted(set(ask_keys)))}
+    ranks = integers([rank_of[key] for key in ask_keys])
+    fits: Bools = np.zeros((len(asks), len(offers)), dtype=np.bool_)
+    for row, ask in enumerate(asks):
+        fits[row] = ask.fits[: len(offers)]
+
     def key(at: int) -> tuple[object, ...]:
-        suited = sorted((tuple(ask.need.tolist()), ask.count) for ask in asks if ask.fits[at])
+        suited = np.sort(ranks[fits[:, at]]).tolist()
         amounts = tuple(limit.amounts[at] for limit in limits)
         return offers[at].price, tuple(offers[at].free.tolist()), amounts, suited
 
