@@ -30,6 +30,13 @@ LOST, DROPPED = VendorFault.LOST_ANSWER, VendorFault.HANGS_UP
 """An order that is carried out and its answer is lost, and one that never arrives."""
 
 
+@pytest.fixture(autouse=True)
+def orders_in_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test names the order that fails and what was sent by then, which concurrent orders would
+    leave to chance."""
+    monkeypatch.setattr("chalicelib.providers.cherryservers.api.THREADS", 1)
+
+
 def _announced(cloud: EmulatedCloud, from_size: int, to_size: int) -> Operation:
     """Returns a scale-up that may order now."""
     asked = claimed(grow(from_size, to_size))
