@@ -7,7 +7,7 @@ as good if it has as many nodes as upstream's best run.
 
     python -m tests.differential.scale_down --seeds 0-199     a line per cluster, then the
                                                               differences
-    python -m tests.differential.scale_down --only-worse      rows for docs/differences.md; reasons
+    python -m tests.differential.scale_down --only-worse      rows for known_differences.md; reasons
                                                               are to be added
 """
 
@@ -65,7 +65,7 @@ class Down(msgspec.Struct, frozen=True, order=True):
 
     @property
     def row(self) -> tuple[int, str, str]:
-        """Seed, our figure and upstream's figures, as in docs/differences.md."""
+        """Seed, our figure and upstream's figures, as in known_differences.md."""
         return (
             self.seed,
             nodes(self.ours),

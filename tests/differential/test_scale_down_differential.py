@@ -1,5 +1,5 @@
 """Compares upstream's recorded scale-down decisions on 200 half-empty clusters with ours: we find
-as many nodes or more, or docs/differences.md gives the reason, and all found nodes can be removed.
+as many nodes or more, or known_differences.md gives the reason, and all found nodes can be removed.
 
 The table is checked in both directions: an unlisted difference fails, and so does a row that no
 longer applies. `python -m tests.differential.scale_down` and `python -m
@@ -32,7 +32,7 @@ from tests.differential.scale_down_clusters import herd, wild
 from tests.property.snapshot_reader import Lists, read
 from tests.reference_data import needs_shared
 
-DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
+DIFFERENCES = Path(__file__).with_name("known_differences.md")
 SEEDS, PART = 200, 50
 QUICK = 50  # seeds of `make test`; the others are slow
 PARTS = [
@@ -49,7 +49,7 @@ _HARD = Policy(
 def listed() -> dict[tuple[int, str, str], str]:
     """The exceptions listed in the document, each with its reason."""
     section = _SECTION.search(DIFFERENCES.read_text("utf-8"))
-    assert section is not None, "docs/differences.md has a section Scale-down"
+    assert section is not None, "known_differences.md has a section Scale-down"
     return {
         (int(seed), ours, theirs): why.strip()
         for seed, ours, theirs, why in _ROW.findall(section.group(1))
@@ -70,8 +70,8 @@ def _answers(seeds: range) -> list[Down]:
 def test_as_many_nodes_are_unneeded_as_in_upstreams_best_run_or_listed(seeds: range) -> None:
     found = {each.row for each in _answers(seeds) if each.is_worse}
     known = {row for row in listed() if row[0] in seeds}
-    assert sorted(found - known) == [], "not listed in docs/differences.md"
-    assert sorted(known - found) == [], "listed in docs/differences.md, and no longer so"
+    assert sorted(found - known) == [], "not listed in known_differences.md"
+    assert sorted(known - found) == [], "listed in known_differences.md, and no longer so"
 
 
 @needs_shared

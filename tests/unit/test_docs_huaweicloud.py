@@ -40,7 +40,7 @@ from tests.unit.test_docs_providers import (
 
 PAGE = PAGES.parent.parent / "docs/providers/huaweicloud.md"
 TEXT = PAGE.read_text("utf-8")
-FEATURES = ROOT / "docs" / "features.md"
+README = ROOT / "README.md"
 HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n"
 
 
@@ -200,7 +200,7 @@ def _examples() -> dict[str, Any]:
     found = [
         text
         for text in re.findall(
-            r"^```yaml\n(.*?)^```", FEATURES.read_text("utf-8"), re.MULTILINE | re.DOTALL
+            r"^```yaml\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL
         )
         if "rules:" in text
     ]
@@ -209,7 +209,7 @@ def _examples() -> dict[str, Any]:
         "  mode: shadow\n  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: "
         "{clusterName: prod}\n"
     )
-    given: Policy = load(HEAD + base + found[0], place="features.md")[0]
+    given: Policy = load(HEAD + base + found[0], place="README.md")[0]
     return {"rules": given.rules, "schedules": given.schedules, "headroom": given.headroom}
 
 

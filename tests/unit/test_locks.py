@@ -228,13 +228,16 @@ def test_every_pin_is_inside_the_range_of_the_package(python: str) -> None:
     ] == []
 
 
-def test_readme_says_of_each_package_where_it_serves() -> None:
-    readme = (
-        (ROOT / "README.md").read_text("utf-8").partition("## Packages\n")[2].partition("\n## ")[0]
+def test_contributing_says_of_each_package_where_it_serves() -> None:
+    page = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text("utf-8")
+        .partition("## Packages\n")[2]
+        .partition("\n## ")[0]
     )
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in readme.splitlines()
+        for line in page.splitlines()
         if line[:1] == "|"
     ][2:]
     serves = {
