@@ -3,7 +3,8 @@ scheduler of infra/emulators, in many orders.
 
 Upstream's nodes and its pods of equal priority come in a different order in every run, and three
 recorded runs show only some of the possible results. This module finds further ones
-(docs/reference/scale-up.md "Pending pods", "Estimator") and drafts the rows of known_differences.md:
+(docs/reference/scale-up.md "Pending pods", "Estimator") and drafts the rows of
+known_differences.md:
 
     python -m tests.differential.pod_order --seeds 0-499       a row per difference; takes minutes
 """
