@@ -6,8 +6,8 @@ events are posted. Two tables map facts to events: pass_events.py for what a pas
 operation_events.py for the results of operations. Events are best effort: if an API refuses one
 event, the rest of them are not posted, and no event is ever waited for.
 
-Each fact about an object is reported once in five minutes (docs/reference/reporting.md "Event
-deduplication"). Upstream keeps the reported ones in a process that lives for weeks. Here every
+Each fact about an object is reported once in five minutes (docs/events.md "Event
+frequency"). Upstream keeps the reported ones in a process that lives for weeks. Here every
 invocation may be another process, so they are stored in the table, and their cost matters. A row
 per event would be a thousand writes for a thousand pods; a row per *set* of events would repeat all
 of them as soon as one more pod joins. The reported events are therefore one small value, ten bytes

@@ -1,5 +1,5 @@
 """Values of metrics: gauges and counters of a pass, counters of a step and of the end of an
-operation, and the closed lists of their labels (docs/reference/reporting.md "Metrics").
+operation, and the closed lists of their labels (docs/metrics.md "Label values").
 
 Each name and value that is counted stays in the cluster's ledger permanently. A label value
 therefore comes from a list that is known in advance; a vendor's own code is never one (it is a
@@ -116,7 +116,7 @@ def _removal_counts(
 
 
 def _removal_label(target: RemovalTarget, unready: frozenset[str]) -> str:
-    """Return why a node could go (docs/reference/reporting.md "Removal labels")."""
+    """Return why a node could go (docs/metrics.md "Label values")."""
     if target.node in unready:
         return "unready"
     return "underutilized" if target.evict else "empty"

@@ -1,5 +1,5 @@
 """Converts a step or the end of an operation to events: an ordered table from fact to event
-(docs/reference/reporting.md "Kubernetes events").
+(docs/events.md "Published events").
 
 The operation's row is written before the report, and only the executor that wrote it reports: each
 fact is reported once, even if its message was delivered several times.
@@ -106,7 +106,7 @@ def events_of_step(step: OperationStep) -> list[Event]:
 
 def triggered(group: str, old: int, new: int, largest: int | None) -> str:
     """Return the message `pod triggered scale-up: [{g 1->3 (max: 5)}]`
-    (docs/reference/reporting.md "Scale-up messages")."""
+    (docs/events.md "Published events")."""
     bound = "" if largest is None else f" (max: {largest})"
     return f"pod triggered scale-up: [{{{group} {old}->{new}{bound}}}]"
 

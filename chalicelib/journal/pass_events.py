@@ -1,5 +1,5 @@
 """Converts a pass's observations and decisions to events: an ordered table from fact to event
-(docs/reference/reporting.md "Kubernetes events").
+(docs/events.md "Published events").
 
 Important events come first, because posting may stop early; the numerous ones (pods
 without a place) come last. events.py removes repetitions within five minutes afterwards,
@@ -307,7 +307,7 @@ def _pods_without_node(fact: str, facts: PassFacts) -> Iterator[Event]:
 
 def _not_triggered(unschedulable: UnschedulablePods) -> str:
     """Return how many groups have which reason, the most frequent first, equally frequent ones by
-    their text (docs/reference/reporting.md "Scale-up messages"). A reason that a group has several
+    their text (docs/events.md "Published events"). A reason that a group has several
     times counts once for it. Where all say that the cluster is full, only that is reported."""
     by_group = [
         {reason.key: reason for reason in reasons}.values()

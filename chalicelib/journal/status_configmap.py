@@ -1,4 +1,4 @@
-"""Writes the status ConfigMap in upstream's schema (docs/reference/reporting.md "Status
+"""Writes the status ConfigMap in upstream's schema (docs/events.md "Status
 ConfigMap"), which existing tools read.
 
 Upstream writes it in every loop of ten seconds. Here it is written when anything in it but its
@@ -158,7 +158,7 @@ def _old_groups(old_document: Document) -> dict[str, Document]:
 
 def _growth(group: GroupVerdict) -> tuple[str, Document]:
     """Return the group's scale-up status by precedence: InProgress, Unhealthy, Backoff, NoActivity
-    (docs/reference/reporting.md "Group status"), and what else is said of a back-off."""
+    (docs/events.md "Status ConfigMap"), and what else is said of a back-off."""
     if group.in_progress:
         return "InProgress", {}
     if not group.healthy:

@@ -133,7 +133,7 @@ def warn_if_without_effect(
 
 
 def check_options(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
-    """Validate combinations of options (docs/reference/options.md "Related options")."""
+    """Validate combinations of options (docs/policy.md "spec.options")."""
     in_force, defaults = option_values.in_force, Options()
     if "expander" in in_force:
         _check_expanders(in_force["expander"], (*path, "expander"), diagnostics)

@@ -19,7 +19,7 @@ from infra.demo.fixture import LEAN, SEARCH, STREAM, STREAM_SPOT
 
 WHY: dict[str, str] = {
     DisruptionReason.EXPIRED: "it is old",
-    DisruptionReason.DRIFTED: "its group is defined otherwise now",
+    DisruptionReason.DRIFTED: "the definition of its group has changed",
     DisruptionReason.REPAIR: "it is sick",
     DisruptionReason.INTERRUPTED: "its vendor takes it back",
 }

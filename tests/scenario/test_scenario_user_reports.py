@@ -1,5 +1,5 @@
 """Reports visible to users of a cluster: events on its objects, the status ConfigMap, metrics
-(docs/reference/reporting.md "Reporting")."""
+(docs/events.md "Published events")."""
 
 from __future__ import annotations
 

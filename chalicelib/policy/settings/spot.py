@@ -60,7 +60,7 @@ class Spot(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         InterruptionAction,
         member(InterruptionAction),
         "act: a node that its vendor takes back is replaced and drained before it goes. report: "
-        "only told.",
+        "only reported.",
     ] = InterruptionAction.ACT
     avoid_after_interruption: Annotated[
         float,

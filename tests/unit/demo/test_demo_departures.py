@@ -57,7 +57,7 @@ def _plan(*verdicts: LifecycleVerdict, notes: tuple[Reason, ...] = ()) -> Plan:
         ("", ""),
         ("consolidation", " (consolidation)"),
         ("expired", " (it is old)"),
-        ("drifted", " (its group is defined otherwise now)"),
+        ("drifted", " (the definition of its group has changed)"),
         ("repair", " (it is sick)"),
     ],
 )
