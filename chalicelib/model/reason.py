@@ -339,7 +339,10 @@ class ReasonCode(StrEnum):
         "not due",
         detail="[next at {until:time}]",
         passes=True,
-        meaning="its next time is in the text",
+        meaning=(
+            "its next time is in the text. If you expected another one: `timeZone`; for a "
+            "HorizontalNodeAutoscaler `scaleUp.cronTimeZone`, UTC by default"
+        ),
     )
     RULE_EXPIRED = ReasonRow(
         "RuleExpired",
@@ -354,7 +357,10 @@ class ReasonCode(StrEnum):
         "RuleBelowThreshold",
         "the allocation rate is not above the threshold",
         detail="{metric} {rate:g}%, above {above}%",
-        meaning="the text has the measured rate; it must be above the threshold, not equal",
+        meaning=(
+            "the rate is requests by allocatable, not usage, and must be above the threshold: give "
+            "the pods requests, or lower `above`"
+        ),
     )
     RULE_NO_DATA = ReasonRow(
         "RuleNoData",
@@ -382,7 +388,8 @@ class ReasonCode(StrEnum):
         passes=True,
         meaning=(
             "nodes of the pool are being added or removed. A cron rule stays pending and runs "
-            "afterwards; a metric rule measures again"
+            "afterwards; a metric rule measures again. For hours: a [stuck "
+            "operation](#stuck-operations), or machines that never join"
         ),
     )
     RULE_PODS_FIRST = ReasonRow(
@@ -407,7 +414,11 @@ class ReasonCode(StrEnum):
         "RuleInvalid",
         "rule {rule} is not in force",
         detail="{detail}",
-        meaning="the rule is invalid; the text says why. Other rules continue",
+        meaning=(
+            "the text says why; other rules continue. With `scaleDownUtilizationThreshold`: nodes "
+            "would come and go in turn, so raise `above` or lower that option (CCE: the pool's own "
+            "condition). With `already`: the pool has a rule of that metric, or ten rules"
+        ),
     )
     RULE_THRESHOLD = ReasonRow(
         "RuleThresholdDoubtful",
@@ -424,7 +435,7 @@ class ReasonCode(StrEnum):
         "RuleGroupUnknown",
         "rule {rule} names a node group that does not exist",
         detail="{group}",
-        meaning="no node group or pool has the id: it was deleted, or never existed",
+        meaning="no node group or pool has the id: correct `groups` or `targetNodepoolIds`",
     )
     RULES_OFF = ReasonRow(
         "RulesDisabled",
@@ -506,7 +517,7 @@ class ReasonCode(StrEnum):
         meaning=(
             "the nodes of the group named are older than a change of its vendor's template, and "
             "new nodes are still planned as copies of them: replace the old nodes "
-            "(`spec.disruption`, drift), or wait until a new one has joined"
+            "(`nodeLifecycle.drift`), or wait until a new one has joined"
         ),
     )
 

@@ -170,9 +170,10 @@ _OPTIONS_HEAD = f"""\
 Upstream's flags in lowerCamelCase. Tables have the options in force; [the others](#options-without-effect) are accepted
 or refused with a hint.
 
-- Expanders: {", ".join(AVAILABLE_EXPANDERS)}. [How they choose](reference/expanders.md). A chain names each once, and
-  nothing after random. price and least-cost need spec.prices, or a provider that states prices: {_PRICED}. grpc is
-  refused: no other choice could stand for its answer.
+- Expanders: {", ".join(AVAILABLE_EXPANDERS)}.
+  [How they choose](reference/expanders.md). A chain names each once, and nothing after random. price and least-cost need
+  spec.prices, or a provider that states prices: {_PRICED}.
+  grpc is refused: no other choice could stand for its answer.
 - The expander priority reads the ConfigMap `cluster-autoscaler-priority-expander` in the namespace of the option
   namespace, key `priorities`, as upstream's: whole numbers to lists of regular expressions (RE2, found anywhere in the
   group's id, at most 1,000 characters). Without it, the priorities under nodeGroups count.
