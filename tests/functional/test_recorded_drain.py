@@ -12,9 +12,9 @@ from infra.demo.drains import drain_fixture, drain_runner
 from infra.demo.drains.__main__ import BEGIN, END, HEAD, TAIL, main, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT = ROOT / "docs" / "recorded-drain.md"
+DOCUMENT = ROOT / "infra/demo/drains/recorded-drain.md"
 Said = pytest.CaptureFixture[str]
-AGAIN = "python -m infra.demo.drains --record docs/recorded-drain.md"
+AGAIN = "python -m infra.demo.drains --record infra/demo/drains/recorded-drain.md"
 
 
 def _run() -> subprocess.CompletedProcess[str]:

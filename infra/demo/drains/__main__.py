@@ -2,7 +2,7 @@
 happens, on virtual time.
 
 Exit code 0 if all expectations are met, 1 if not, 2 for an invalid argument. The same seed gives
-identical output. docs/recorded-drain.md contains one run; --record writes it there.
+identical output. recorded-drain.md beside it contains one run; --record writes it there.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _document(text: str) -> Path:
     path = Path(text)
     if not path.is_file() or BEGIN not in path.read_text("utf-8"):
         raise argparse.ArgumentTypeError(
-            f"{text!r}: name a document with a place for an account, as docs/recorded-drain.md"
+            f"{text!r}: name a document with a place for an account, as "
+            "infra/demo/drains/recorded-drain.md"
         )
     return path
 
