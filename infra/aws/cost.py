@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from chalicelib.runtime.log import logger
-from infra.aws.alarms import DEAD_LETTERS, PERMANENT, metrics_charged
+from infra.aws.alarms import PERMANENT, metrics_charged
 from infra.aws.cost_count import AS_OF, LIST, NODES, PODS, SELDOM, Counts, count
 
 MONTH = 2_628_000  # seconds
@@ -145,8 +145,6 @@ def on_request() -> dict[str, float]:
     one = metrics_charged(("clusterapi",))
     every = metrics_charged()
     return {
-        f"alarms of the release before: {len(DEAD_LETTERS)} metrics": len(DEAD_LETTERS)
-        * LIST.alarm,
         f"alarms, one provider in use: {one} metrics": one * LIST.alarm,
         f"alarms, all providers in use: {every} metrics": every * LIST.alarm,
         f"the {len(PERMANENT)} metrics of the log that alarms always need": len(PERMANENT)
@@ -182,7 +180,6 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
             limit_secret=LIMIT_SECRET,
             limit_parameter=LIMIT_PARAMETER,
             limit_deployment=LIMIT_DEPLOYMENT,
-            policy_read=_POLICY_READ,
             as_of=AS_OF,
             nodes=NODES,
             pods=PODS,
@@ -192,21 +189,15 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
     )
     yield from (
         "",
-        "## Savings per change",
+        "## One cluster",
         "",
-        "Each row includes all changes above it.",
-        "",
-        "| | per cluster | per deployment |",
+        "| Dollars a month | Kubeconfig in a parameter of SSM | In Secrets Manager |",
         "|---|---|---|",
     )
-    for way in steps:
-        yield (
-            f"| {way.change} | {sum(per_cluster(way).values()):.2f} | "
-            f"{sum(per_deployment(way).values()):.2f} |"
-        )
-    for way, words in ((steps[-1], "with a parameter of SSM"), (steps[-2], "with Secrets Manager")):
-        yield from ("", f"## One cluster, {words}", "", "| Part | Dollars a month |", "|---|---|")
-        yield from (f"| {part} | {dollars:.3f} |" for part, dollars in per_cluster(way).items())
+    parameter, secret = per_cluster(steps[-1]), per_cluster(steps[-2])
+    yield from (
+        f"| {part} | {dollars:.3f} | {secret[part]:.3f} |" for part, dollars in parameter.items()
+    )
     yield from ("", "## The deployment", "", "| Part | Dollars a month |", "|---|---|")
     yield from (
         f"| {part} | {dollars:.3f} |" for part, dollars in per_deployment(steps[-2]).items()
@@ -222,25 +213,6 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
     )
     yield from ("", "## Counted requests", "", "| In a minute | |", "|---|---|")
     yield from (f"| {words} | {value} |" for words, value in _counted(counts))
-    yield from (
-        "",
-        "## What remains",
-        "",
-        "The parts of a cluster with a parameter of SSM, and why they remain.",
-        "",
-    )
-    yield from ("| Part | Dollars a month | Why |", "|---|---|---|")
-    shares = _shares(counts, steps[-1])
-    yield from (
-        f"| {part} | {shares[name]:.3f} | {_REMAINS[name]} |" for name, part in _PARTS.items()
-    )
-    yield from (
-        "",
-        (
-            "A tick sets the [queued marker](reference/store.md#queued-marker) only where the last "
-            "pass is late."
-        ),
-    )
     plain, packed = counts.lists * PASSES / 1e9, counts.packed * PASSES / 1e9
     yield from (
         "",
@@ -282,90 +254,29 @@ def _counted(counts: Counts) -> Iterator[tuple[str, str]]:
     yield "reads of secrets, in ten minutes", str(counts.secret_reads)
 
 
-def _shares(counts: Counts, way: Way) -> dict[str, float]:
-    """Return dollars per month of one cluster, by the names of _REMAINS."""
-    parts = per_cluster(way)
-    return {
-        "passes": parts["Lambda: passes"],
-        "lease": PASSES * counts.written["lease"] * LIST.write,
-        "seldom": PASSES * (way.writes - counts.written["lease"]) * LIST.write,
-        "reads": PASSES * way.reads * LIST.read,
-        "queue": parts["SQS: send, receive, delete"],
-        "secrets": parts["secrets"],
-        "logs": parts["CloudWatch: logs"],
-    }
-
-
 _HEAD = """\
 # Cost
-
-This page is made by `python -m infra.aws.cost`; do not edit it. A test counts again and compares.
 
 A quiet cluster of {nodes} nodes and {pods:,} pods with a pass every 60 s costs ${parameter:.2f} a month with its
 kubeconfig in a parameter of SSM, ${secret:.2f} with it in Secrets Manager. A deployment costs ${deployment:.2f} in
 addition. Tests hold these figures to at most ${limit_parameter:.2f}, ${limit_secret:.2f} and ${limit_deployment:.2f}.
-The prices are the list prices of us-east-1 of {as_of} (`infra/aws/cost_count.py`),
-without free tiers.
+What the machines of a cluster cost: [the bill](bill.md).
 
-- Counted on the emulation: calls, units of the tables by the size of the rows, messages, log bytes, series, reads of
-  secrets. Many nodes of the cluster are unneeded and wait, so that each pass confirms their timers.
-- Assumed: a pass takes 1.0 s with 512 MB on arm64, which has 0.29 of a core. A pass of such a cluster took 0.05 to
-  0.09 s of CPU on the emulation and 0.1 to 0.2 s in all, on a machine with a whole core and no network. It has not been
-  measured on Lambda.
-- Assumed: the policy has 1 KB, so that each tick reads it for {policy_read:g} units with the policies of all clusters.
-- Lambda polls each queue with five requests at a time, each of which waits for 20 s.
-- Not included: [alarms and a dashboard](#alarms-and-dashboard), traffic, your own KMS keys, and the activity of a
-  cluster that is not quiet. An operation takes 1 call for a scale-up and about {calls} for an empty node, and as many
-  for the messages that [look after](architecture.md#operations) these calls, which cost {watches:.2f} dollars for 1,000
-  empty nodes. Each of the six series of `summary` is $0.30 a month while it is not zero.
-- Twice as many passes cost twice as much, except for secrets and series.
-- A second vendor costs its secret, a write unit in each pass, and its queue."""
+- Prices: list prices of us-east-1 of {as_of} (`infra/aws/cost_count.py`), without free tiers.
+- Counted on the emulation: calls, units of the tables, messages, log bytes, series, reads of secrets.
+- Assumed: a pass takes 1.0 s with 512 MB on arm64. It has not been measured on Lambda; on the emulation it took 0.1 to 0.2 s
+  on a whole core. The policy has 1 KB.
+- Not included: [alarms and a dashboard](#alarms-and-dashboard), [traffic](#traffic-of-the-clusters-cloud), your own KMS keys, and
+  operations. An operation takes 1 call for a scale-up and about {calls} for an empty node, and as many for the messages that [look
+  after](architecture.md#operations) these calls, which cost {watches:.2f} dollars for 1,000 empty nodes. Each of the six series of
+  `summary` is $0.30 a month while it is not zero.
+- Twice as many passes cost twice as much, except for secrets and series. A second vendor costs its secret, a write unit in each pass,
+  and its queue.
 
-_PARTS = {
-    "passes": "Lambda",
-    "lease": "two writes of the row `lease`",
-    "seldom": "other writes",
-    "reads": "reads",
-    "queue": "SQS",
-    "secrets": "secrets",
-    "logs": "logs",
-}
-_REMAINS = {
-    "passes": (
-        "a second with 512 MB is an assumption, and the largest part; a figure of Lambda itself "
-        "would replace it"
-    ),
-    "lease": (
-        "the first takes the lease and raises the fencing token: without it, two passes could act "
-        "at the same time. "
-        "The second records the pass and gives the lease back: without it, the next pass would "
-        "wait for the lease's end"
-    ),
-    "seldom": (
-        "the charts every half hour, and the timers of nodes every ten minutes. Every successful "
-        "pass confirms all "
-        "timers, and the lease's row has its instant"
-    ),
-    "reads": (
-        "strongly consistent where a decision depends on them. The lease is read before the pass "
-        "and before the save, "
-        "the head of the memory after it, so that no pass acts without the lease or on half a save"
-    ),
-    "queue": (
-        "a message is sent, received and deleted. Invoking Lambda without a queue costs nothing, "
-        "but then nothing "
-        "would limit how many passes run at the same time"
-    ),
-    "secrets": (
-        "a parameter is decrypted every ten minutes, so that a new secret is used after that time"
-    ),
-    "logs": "one line per pass, and three of Lambda's",
-}
-"""Why a part of the cost of a cluster remains, by its name in _shares."""
+`python -m infra.aws.cost` makes this page, and a test counts again."""
 
 _ON_REQUEST = """\
-Per deployment and only on request; the number of clusters does not matter. CloudWatch charges for each metric that an
-alarm watches, so an alarm with an expression over several functions costs several times as much as a simple one.
+Per deployment and only on request, however many clusters there are. CloudWatch charges for each metric that an alarm watches.
 `GET /metrics` with the rules and the dashboard for Prometheus and Grafana costs requests only."""
 
 _NOTIFIED = """\
@@ -388,8 +299,7 @@ The cluster's cloud charges outgoing traffic, about $0.09 a GB, which is not inc
 | compressed, and changes in nine passes of ten | {warm:.1f} | {warm_cost:.2f} |
 
 The emulated pods are copies of each other and compress {ratio:.0f} times; expect about 8 times for different pods. A
-pass that reads changes reads {kilobytes:.0f} KB where one pod in a thousand has changed (measured, with headers). How
-many passes do is chance, as [performance.md](performance.md#warm-passes) says."""
+pass that reads changes reads {kilobytes:.0f} KB where one pod in a thousand has changed."""
 
 
 def main() -> int:
