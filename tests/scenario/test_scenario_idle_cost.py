@@ -1,6 +1,4 @@
-"""An idle cluster costs next to nothing, whatever its size (docs/performance.md "AWS
-calls per quiet minute").
-"""
+"""An idle cluster costs next to nothing, whatever its size (docs/cost.md "Counted requests")."""
 
 from __future__ import annotations
 

@@ -321,7 +321,6 @@ def test_docs_list_every_time_limit_of_a_scale_up() -> None:
             f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster",
         ),
         ("limits.md", f"{_IN_WORDS[len(RESOURCES)]} lists from the API server"),
-        ("performance.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),
     ],
 )
 def test_docs_constants_equal_the_code(document: str, words: str) -> None:
