@@ -27,7 +27,7 @@ WHY: dict[str, str] = {
 consolidation."""
 RENEWALS: dict[str, str] = {
     DisruptionReason.EXPIRED: "an old node",
-    DisruptionReason.DRIFTED: "a node that its group would make otherwise now",
+    DisruptionReason.DRIFTED: "a node that its group would now make differently",
     DisruptionReason.REPAIR: "a sick node",
 }
 """What a purchase replaces, by its reason, if not a node that costs too much."""

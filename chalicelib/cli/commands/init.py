@@ -81,7 +81,7 @@ outscaler cost show
   # consolidation: {mode: shadow}
 """
 _LIFECYCLE = """\
-  # Nodes that are old or defined otherwise now are replaced, within the disruption budgets; \
+  # Nodes that are old or outdated are replaced, within the disruption budgets; \
 repair is for sick ones.
   # nodeLifecycle: {maxNodeAge: 720h, drift: replace}
 """

@@ -27,7 +27,7 @@ from chalicelib.policy.value_types import (
 
 
 class DriftAction(StrEnum):
-    """What happens to a node that its group would create otherwise now."""
+    """What happens to a node that its group would now create differently."""
 
     OFF = "off"
     REPORT = "report"
