@@ -1,7 +1,7 @@
 """State that must outlive a process. The planner receives it and returns the next state; the
 store saves the difference.
 
-It has no other copy: a cold start is the normal case. See docs/reference/store.md "Memory".
+It has no other copy: a cold start is the normal case. See docs/architecture.md "Tables".
 """
 
 from __future__ import annotations

@@ -189,8 +189,8 @@ class ReasonCode(StrEnum):
         "VolumeNotFound",
         'persistentvolume "{volume}" not found',
         meaning=(
-            "the claim is bound to a PersistentVolume that no longer exists: restore the volume, "
-            "or delete the claim and its pod so that a new one is made"
+            "its PersistentVolume no longer exists: restore it, or delete the claim and its pod "
+            "so that a new one is made"
         ),
     )
     CLAIM_BEING_DELETED = ReasonRow(
@@ -292,10 +292,9 @@ class ReasonCode(StrEnum):
         "pods that the scheduler takes first would close its place; looked at again",
         passes=True,
         meaning=(
-            "a new node would take the pod alone, but only before pods that the scheduler takes "
-            "first ([final placement](reference/scale-up.md#final-placement)). The next pass "
-            "evaluates it again. If it recurs: the constraints of these pods conflict, or its "
-            "priority is too low"
+            "a new node would take the pod only before pods that the scheduler takes first "
+            "([final placement](reference/scale-up.md#final-placement)). If it recurs: the "
+            "constraints of these pods conflict, or its priority is too low"
         ),
     )
     MAX_NODES_PER_SCALE_UP = ReasonRow(
@@ -314,10 +313,10 @@ class ReasonCode(StrEnum):
         detail="{seconds:duration}",
         passes=True,
         meaning=(
-            "the group was not evaluated (`maxBinpackingTime`, or the pass's remaining part of "
-            "it, was over) or not completely (`maxNodegroupBinpackingDuration`); the text says "
-            "which limit. The next pass continues. If it recurs: the cluster is too large for "
-            "one pass, or reading it is too slow ([time "
+            "the group was not evaluated, or not completely: the text names the limit "
+            "(`maxBinpackingTime` or what the pass has left of it, "
+            "`maxNodegroupBinpackingDuration`). The next pass continues. If it recurs: the "
+            "cluster is too large for one pass, or reading it is too slow ([time "
             "limits](reference/scale-up.md#time-limits))"
         ),
     )
@@ -425,10 +424,9 @@ class ReasonCode(StrEnum):
         "the threshold of rule {rule} is doubtful",
         detail="{detail}",
         meaning=(
-            "the rule of a HorizontalNodeAutoscaler is in force. Its threshold is not above the "
-            "one of removals: the nodes that it needs are kept, so raise it if they should go. "
-            'Or it is 100%, also by `"-1"`: set `metricValue`, `scaleUp.cpuThreshold` or '
-            "`memoryThreshold` below"
+            "the rule is in force, but its threshold is not above that of removals: the nodes "
+            "that it needs are kept, so raise it if they should go. Or it is 100%, also by "
+            '`"-1"`: set `metricValue`, `scaleUp.cpuThreshold` or `memoryThreshold` below'
         ),
     )
     RULE_NO_GROUP = ReasonRow(
@@ -473,9 +471,8 @@ class ReasonCode(StrEnum):
         "{where} has a name that does not mean exactly one pool or node group",
         detail="{name}",
         meaning=(
-            "(without an Event) a disruption budget, or `consolidation.groups`, names what no "
-            "provider has, or what several pools have: correct the name; what it should protect "
-            "is not protected"
+            "(without an Event) a disruption budget, or `consolidation.groups`, names no pool "
+            "or several: correct the name; what it should protect is not protected"
         ),
     )
     BAD_PROTECTION = ReasonRow(
@@ -492,12 +489,12 @@ class ReasonCode(StrEnum):
         "new nodes of group {group} are not what its template says",
         detail="{what}; none is bought for that until {until:time}",
         meaning=(
-            "(without an Event) a new node of the group did not get the named labels or "
-            "resources, or kept the named taints, within "
-            "[`maxNodeStartupTime`](reference/node-groups.md#unfinished-nodes). Nodes of the "
-            "group are not bought for pods that need them before the given time: look at the "
-            "plugin or driver that sets them, then `outscaler retry NAME group GROUP`. If it "
-            "only takes longer, raise `maxNodeStartupTime`"
+            "(without an Event) a new node did not get the named labels or resources, or kept "
+            "the named taints, within "
+            "[`maxNodeStartupTime`](reference/node-groups.md#unfinished-nodes), so none is "
+            "bought for pods that need them until then: look at the plugin or driver that sets "
+            "them, then `outscaler retry NAME group GROUP`. If it only takes longer, raise "
+            "`maxNodeStartupTime`"
         ),
     )
 
@@ -506,8 +503,8 @@ class ReasonCode(StrEnum):
         "new nodes of group {group} may be in any of several zones, and pods need one of them",
         detail="{zones}",
         meaning=(
-            "pods need one of the zones of the group named, and nobody promises in which of them "
-            "a new node comes: make a node group for each zone"
+            "pods need one of the zones of the group, and a new node may come in any: make a "
+            "node group for each zone"
         ),
     )
     TEMPLATE_OUTDATED = ReasonRow(
@@ -515,9 +512,9 @@ class ReasonCode(StrEnum):
         "the vendor's template of group {group} has changed since its nodes were made",
         detail="{differences}",
         meaning=(
-            "the nodes of the group named are older than a change of its vendor's template, and "
-            "new nodes are still planned as copies of them: replace the old nodes "
-            "(`nodeLifecycle.drift`), or wait until a new one has joined"
+            "the group's nodes are older than a change of its vendor's template, and new nodes "
+            "are planned as copies of them: replace the old nodes (`nodeLifecycle.drift`), or "
+            "wait until a new one has joined"
         ),
     )
 
@@ -655,9 +652,9 @@ class ReasonCode(StrEnum):
         "what a new node of group {group} offers of storage class {storage} is unknown",
         detail="{detail}[, next attempt after {until:time}]",
         meaning=(
-            "the storage driver publishes capacity per node, and no node of the group named has "
-            "shown what a new one offers. The next attempt comes by itself "
-            "([CSIStorageCapacity](reference/scheduling.md#csistoragecapacity)); see whether the "
+            "the storage driver publishes capacity per node, and no node of the group has shown "
+            "what a new one offers. The next attempt comes by itself "
+            "([CSIStorageCapacity](reference/scheduling.md#csistoragecapacity)); check that the "
             "driver runs on the group's nodes"
         ),
     )
@@ -666,10 +663,10 @@ class ReasonCode(StrEnum):
         "a new node of group {group} may come in another zone",
         detail="zone {zone}: {detail}[, next attempt after {until:time}]",
         meaning=(
-            "the pod needs a certain zone, and a new node of the group named may come in another "
-            "one. The next attempt comes by itself ([groups in several "
+            "the pod needs a certain zone, and a new node may come in another one. The next "
+            "attempt comes by itself ([groups in several "
             "zones](reference/scale-up.md#groups-in-several-zones)); a node group for each zone "
-            "needs none"
+            "avoids this"
         ),
     )
 
@@ -965,10 +962,9 @@ class ReasonCode(StrEnum):
             "must be bought again"
         ),
         meaning=(
-            "the last removals that moved pods of the named owner saved nothing: as many nodes "
-            "were bought again for them. Its pods are moved again "
-            "[later](reference/scale-down.md#bought-back). If it repeats, the scheduler and the "
-            "planner disagree about these pods, or other nodes have too little room for them"
+            "as many nodes were bought again as the last removals of the owner's pods had "
+            "saved. They are moved again [later](reference/scale-down.md#bought-back). If it "
+            "repeats, other nodes have too little room for these pods"
         ),
     )
     NOT_STARTED = ReasonRow(
@@ -1050,9 +1046,8 @@ class ReasonCode(StrEnum):
         tile="left out of it",
         advice="nothing, or name its group in consolidation.groups; see the text",
         meaning=(
-            "consolidation does not apply to the node; the text says why: its group is not in "
-            "`consolidation.groups`, is a zero-or-max group, or the node is not ready. In a "
-            "failed replacement: the mode was changed while it was under way"
+            "the node's group is not in `consolidation.groups` or is a zero-or-max group, or "
+            "the node is not ready. In a failed replacement: the mode was changed meanwhile"
         ),
     )
     NODE_TOO_YOUNG = ReasonRow(
@@ -1075,9 +1070,9 @@ class ReasonCode(StrEnum):
         ),
         momentary=True,
         meaning=(
-            "a pod came to the node or left it within `quietTime`; DaemonSets' pods do not "
-            "count. If a node is never quiet, short jobs run on it: give them nodes of their "
-            "own, or shorten `quietTime`"
+            "a pod came or left within `quietTime` (DaemonSets' pods do not count). If it never "
+            "ends, short jobs run on the node: give them nodes of their own, or shorten "
+            "`quietTime`"
         ),
     )
     POD_MOVED_RECENTLY = ReasonRow(
@@ -1115,9 +1110,8 @@ class ReasonCode(StrEnum):
             "purchases, too"
         ),
         meaning=(
-            "its pods fit neither existing nodes nor a cheaper purchase; the text has the price "
-            "of the node and of the best alternative. With `buys nothing` only existing nodes "
-            "were looked at: mode `full` looks at purchases"
+            "its pods fit neither existing nodes nor a cheaper purchase; the text has both "
+            "prices. With `buys nothing`, mode `full` would look at purchases, too"
         ),
     )
     SAVINGS_TOO_SMALL = ReasonRow(
@@ -1154,8 +1148,7 @@ class ReasonCode(StrEnum):
         advice="see why equal machines have different prices, in spec.prices or at the provider",
         meaning=(
             "the only group worth buying has the same instance type, zone and capacity type as "
-            "the node: such a replacement would gain nothing that lasts. Check why the prices of "
-            "the two differ"
+            "the node. Check why the prices of the two differ"
         ),
     )
     SPOT_FLEXIBILITY = ReasonRow(
@@ -1190,9 +1183,8 @@ class ReasonCode(StrEnum):
         tile="with pods that fit in one order only",
         advice="make a little more room on other nodes, or loosen the constraints of the named pod",
         meaning=(
-            "the pods would fit in the first order that was tried, but not in another one; the "
-            "text names the pod and the order. The scheduler may place them in any order, so the "
-            "node stays. A little more free room on other nodes solves it"
+            "the pods fit in one order but not in another; the text names the pod and the "
+            "order. A little more free room on other nodes solves it"
         ),
     )
     NOT_CONFIRMED = ReasonRow(
@@ -1224,8 +1216,8 @@ class ReasonCode(StrEnum):
         tile="behind a better move",
         advice="nothing: a later pass looks at it again",
         meaning=(
-            "the node could go alone, but another move saves more and needs the same room or the "
-            "same limit; the text names it. A later pass looks at the node again"
+            "another move saves more and needs the same room or limit; the text names it. A "
+            "later pass looks at the node again"
         ),
     )
     SEARCH_LIMIT = ReasonRow(
@@ -1341,8 +1333,8 @@ class ReasonCode(StrEnum):
         "NotDueAnyMore",
         "node {node} need not go any more",
         meaning=(
-            "in a failed replacement: the node recovered, or its group is defined again as it "
-            "is, before its drain began. The new node stays as long as it is needed"
+            "in a failed replacement: the node recovered, or no longer differs from its group. "
+            "The new node stays as long as it is needed"
         ),
     )
     NODE_OVERDUE = ReasonRow(
@@ -1405,9 +1397,8 @@ class ReasonCode(StrEnum):
         meaning=(
             "the group's nodes are not [renewed](reference/node-lifecycle.md#rest-of-a-group) "
             "for this reason until then, because the last new node is no better: it differs in "
-            "the same field, its vendor says that it is as old, or it fell sick, too. See what "
-            "the vendor says of the group and of the new node, or what runs on it; then "
-            "`outscaler retry NAME group GROUP`"
+            "the same field, is as old by its vendor's word, or fell sick, too. See what the "
+            "vendor says of both, or what runs there; then `outscaler retry NAME group GROUP`"
         ),
     )
     TOO_MANY_UNHEALTHY = ReasonRow(
@@ -1554,9 +1545,9 @@ class ReasonCode(StrEnum):
         "instance {instance} of {group} has no node and is not discarded",
         detail="{detail}",
         meaning=(
-            "an overdue machine that is not deleted (in the notes): it is older than the first "
-            "sighting of its group, its group is only discovered and has few nodes of the "
-            "cluster, or a node without a group may be this machine"
+            "an overdue machine that is not deleted, because it may be someone else's: it is "
+            "older than the first sighting of its group, its group is only discovered and has "
+            "few nodes of the cluster, or a node without a group may be it"
         ),
     )
     MARK_LEFT = ReasonRow(
@@ -1564,8 +1555,8 @@ class ReasonCode(StrEnum):
         "a removal that is over has left its mark on {instance}",
         detail="[{machines:several} machines in all]",
         meaning=(
-            "a removal that is over has left its `delete-machine` annotation on a Machine, which "
-            "a smaller size would delete first. It is taken off by an operation"
+            "a removal that is over has left its `delete-machine` annotation on a Machine; an "
+            "operation takes it off"
         ),
     )
 

@@ -157,8 +157,7 @@ SCENARIOS: Mapping[str, str] = MappingProxyType(
         ),
         "6": "A full pool, a full flavour and a limit of the cluster cut what a rule adds.",
         "7": (
-            "Cron rules are due once, across a minute nobody looked, a change of the clocks and an "
-            "outage."
+            "Cron rules are due once, across a missed minute, a change of the clocks and an outage."
         ),
         "8": (
             "Pods that get nodes silence metric rules in the same pass; pods that get none do not."

@@ -297,10 +297,6 @@ def test_docs_list_every_time_limit_of_a_scale_up() -> None:
         ("architecture.md", f"every {RENEW_EVERY:.0f} seconds while the pass"),
         ("architecture.md", f"for {LONGEST_PASS:.0f} seconds at most"),
         (
-            "reference/store.md",
-            f"{LEASE_FOR:.0f} seconds, and the pass renews it every {RENEW_EVERY:.0f} seconds",
-        ),
-        (
             "limits.md",
             f"the lease lasts {LEASE_FOR:.0f} s, and is renewed every {RENEW_EVERY:.0f} s",
         ),

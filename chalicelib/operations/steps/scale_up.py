@@ -91,9 +91,9 @@ def poll(operation: Operation, context: StepContext, now: float) -> Outcome:  # 
 
 def _repeat_if_announced(outcome: Outcome) -> Outcome:
     """Return to step `request` if the request is only announced: a provider that must first record
-    what it will request (ANNOUNCED) has requested nothing so far (docs/reference/providers.md
-    "Announced requests"). The request follows later, and is omitted if the cluster is switched off
-    in between."""
+    what it will request (ANNOUNCED) has requested nothing so far (docs/architecture.md
+    "Providers"). The request follows later, and is omitted if the cluster is switched off in
+    between."""
     if isinstance(outcome, InProgress) and outcome.data.get(VENDOR_STEP) == ANNOUNCED:
         return msgspec.structs.replace(outcome, step="request")
     return outcome
