@@ -2,7 +2,8 @@
 `python -m infra.tools.terminal_cast > docs/images/plan.svg`.
 
 The text is that of docs/start.md, whose output a test compares with the commands. The picture is an
-SVG without a script; its animation is CSS, which web pages show in a picture, too.
+SVG without a script; its animation is CSS, which web pages show in a picture, too. It begins when
+the first command has answered, because many viewers show the first frame alone.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def screens(
 def svg(page: str) -> str:
     shown = tuple(screens(steps(page)))
     total = shown[-1][1]
+    filled = max(line.at for line in shown[0][2]) + 0.2
     rows = max(len(lines) for _, _, lines in shown)
     width, height = int(2 * _MARGIN + WIDEST * _CHARACTER), 2 * _MARGIN + rows * _LINE
     style, body = [], []
@@ -70,7 +72,7 @@ def svg(page: str) -> str:
         body.append(f'<g class="s{number}">')
         for row, line in enumerate(lines):
             name = f"l{number}-{row}"
-            style.append(_visible(name, line.at, end, total))
+            style.append(_visible(name, (line.at, end), total, filled))
             kind = f"{name} typed" if line.typed else name
             place = f'x="{_MARGIN}" y="{_MARGIN + (row + 1) * _LINE - 5}"'
             body.append(
@@ -91,6 +93,7 @@ def svg(page: str) -> str:
                 "@media(prefers-reduced-motion:reduce){text{animation:none!important}g:not(."
                 "s0){display:none}}"
             ),
+            "g:not(.s0) text{visibility:hidden}",
             *style,
             "</style>",
             f'<rect width="{width}" height="{height}" rx="8" fill="#161b22"/>',
@@ -101,8 +104,9 @@ def svg(page: str) -> str:
     )
 
 
-def _visible(name: str, begin: float, end: float, total: float) -> str:
-    """Return the style that shows an element from begin to end of each round."""
+def _visible(name: str, span: tuple[float, float], total: float, start: float) -> str:
+    """Return the style that shows an element in a span of each round. start: of the first round."""
+    begin, end = span
     first, last = 100 * begin / total, 100 * end / total
     frames = [f"{first:.2f}%{{visibility:visible}}", f"{last:.2f}%,100%{{visibility:hidden}}"]
     if begin:
@@ -110,7 +114,7 @@ def _visible(name: str, begin: float, end: float, total: float) -> str:
     if end >= total:
         frames[-1] = "100%{visibility:visible}"
     return (
-        f".{name}{{animation:{name} {total:.1f}s step-end infinite}}@keyframes "
+        f".{name}{{animation:{name} {total:.1f}s step-end -{start:.2f}s infinite}}@keyframes "
         f"{name}{{{''.join(frames)}}}"
     )
 

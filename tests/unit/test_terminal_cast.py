@@ -4,6 +4,7 @@ script.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
@@ -31,6 +32,15 @@ def test_picture_of_the_terminal_shows_plan_and_explain_in_twenty_seconds() -> N
     assert 10 < shown[-1][1] <= 25
     assert max(len(line.text) for _, _, lines in shown for line in lines) <= WIDEST
     assert all(one[1] == other[0] for one, other in pairwise(shown))
+
+
+def test_picture_of_the_terminal_begins_with_the_whole_answer() -> None:
+    page = PAGE.read_text("utf-8")
+    [(_, end, lines), *_] = screens(steps(page))
+    starts = {float(text) for text in re.findall(r"step-end -([\d.]+)s infinite", svg(page))}
+    assert len(starts) == 1
+    assert max(line.at for line in lines) - 0.01 <= min(starts) < end
+    assert "g:not(.s0) text{visibility:hidden}" in svg(page)
 
 
 def test_picture_of_the_terminal_escapes_its_text() -> None:
