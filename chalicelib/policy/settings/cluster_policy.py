@@ -139,7 +139,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     node_lifecycle: Annotated[
         NodeLifecycle | None,
         NODE_LIFECYCLE,
-        "What happens to nodes that are old, outdated or sick; nothing if not given.",
+        "What happens to nodes that are old, drifted or sick; nothing if not given.",
     ] = None
     spot: Annotated[
         Spot | None,
