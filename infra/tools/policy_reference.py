@@ -187,8 +187,8 @@ _WITHOUT_EFFECT = """\
 | Word | Meaning |
 |---|---|
 | accepted | checked; `outscaler validate` warns |
-| not read | upstream has dropped it, or reads it no more; warned |
-| no meaning | about a process inside the cluster; warned |
+| not read | upstream has dropped it, or no longer reads it; warned |
+| no meaning | about a process inside the cluster, or about GCE; warned |
 | elsewhere | has its own place in the document; refused, with that place |
 """
 
