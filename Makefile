@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make run` and `make test`. Both build the virtual environment themselves.
 # The newest of these that works and can make virtual environments: a version manager's command may exist and not work.
-PYTHONS := python3.13 python3.12 python3.11
+PYTHONS := python3.14 python3.13 python3.12 python3.11
 ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell for each in $(PYTHONS); do $$each -c 'import ensurepip, venv' >/dev/null 2>&1 && echo $$each && exit; done; echo python3)
 endif
@@ -25,7 +25,7 @@ help:
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
 $(DEPLOY_STAMP): requirements-deploy.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 14) else "Outscaler needs Python 3.11, 3.12 or 3.13; set PYTHON=…")'
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 15) else "Outscaler needs Python 3.11, 3.12, 3.13 or 3.14; set PYTHON=…")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes -r requirements-deploy.txt
 	$(PIP) --no-deps --no-build-isolation -e .

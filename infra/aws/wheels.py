@@ -28,7 +28,7 @@ import msgspec
 #: the header of an ELF file.
 MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
 #: Python -> the minor version of glibc 2 in Lambda's runtime: Amazon Linux 2 or Amazon Linux 2023.
-_GLIBC = {(3, 11): 26, (3, 12): 34, (3, 13): 34}
+_GLIBC = {(3, 11): 26, (3, 12): 34, (3, 13): 34, (3, 14): 34}
 _OLDEST_GLIBC = 5  # manylinux1
 # pip's own records of the installation
 _PIPS_OWN = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")

@@ -34,8 +34,8 @@ def chosen(folder: Path, commands: dict[str, str], **given: str) -> str:
     ("commands", "taken"),
     [
         (
-            {"python3.13": WORKS, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS},
-            "python3.13",
+            {"python3.14": WORKS, "python3.13": WORKS, "python3.11": WORKS, "python3": WORKS},
+            "python3.14",
         ),
         (
             {"python3.13": BROKEN, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS},
@@ -46,7 +46,7 @@ def chosen(folder: Path, commands: dict[str, str], **given: str) -> str:
             {"python3.13": BROKEN, "python3.12": BROKEN, "python3.11": BROKEN, "python3": WORKS},
             "python3",
         ),
-        ({"python3.14": WORKS, "python3": WORKS}, "python3"),
+        ({"python3.15": WORKS, "python3": WORKS}, "python3"),
         ({}, "python3"),
     ],
     ids=["newest", "broken-shim", "without-venv", "broken-shims", "only-newer", "none"],

@@ -28,7 +28,7 @@ SOURCES = (
 LOCKS = tuple(each.replace(".in", ".txt") for each in SOURCES)
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 _PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+")
-_PYTHONS = ("3.11.7", "3.12.1", "3.13.0")
+_PYTHONS = ("3.11.7", "3.12.1", "3.13.0", "3.14.0")
 #: For Windows or for an older Python than the newest only.
 _NOT_EVERYWHERE = {
     "ansicon",
