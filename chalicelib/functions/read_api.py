@@ -226,7 +226,7 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     rows = group_rows(plan, memory, overview, now, pauses=pauses, entries=entries)
     known = sorted((*rows, *only_remembered(memory, rows, now)), key=lambda row: row.group)
     groups = [group_data(row, _remembered(row.remembered, now)) for row in known]
-    nodes = [node_data(row) for row in node_rows(plan, overview, rows, memory)]
+    nodes = [node_data(row) for row in node_rows(plan, overview, rows, memory, entries)]
     cost = as_json(cost_view(overview.bill, plan)) if overview.bill is not None else None
     return {"groups": groups, "nodes": nodes, "cost": cost}
 

@@ -1,8 +1,9 @@
 """What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), the
 bill, and the point of the charts that it leaves.
 
-All are made once in five minutes at most, from the sums of the planner's state. All pods on a node
-count here, as people see them: those too that do not keep the node (mirror pods, expendable pods).
+All are made once in five minutes, and the first two with a new decision as well, from the sums of
+the planner's state. All pods on a node count here, as people see them: those too that do not keep
+the node (mirror pods, expendable pods).
 """
 
 from __future__ import annotations

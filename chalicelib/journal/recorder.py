@@ -53,7 +53,7 @@ class WritableRecord(events.EventApi, status_configmap.ConfigMapApi, Protocol):
 
 
 class GaugeRing(Protocol):
-    """The method of the store's rings that is used here."""
+    """The methods of the store's rings that are used here."""
 
     def add(
         self,
@@ -64,6 +64,9 @@ class GaugeRing(Protocol):
         seen: float,
     ) -> None:
         """Store a point and the overview."""
+
+    def add_overview(self, cluster: str, overview: ClusterOverview, now: float) -> None:
+        """Store the overview."""
 
     def overview(self, cluster: str) -> ClusterOverview:
         """Return the stored overview."""
@@ -126,21 +129,28 @@ def record_plan(
     from chalicelib.journal import pass_events
 
     trouble: list[str] = []
+    bill: ClusterBill | None = None
     decision = last
     decided = old_carry_over.decided
     try:
         decision, decided = journal.append_if_new(recorder.journal, plan, last, decided)
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
-    old_carry_over, bill = _billed(plan, state, recorder, old_carry_over, trouble)
+    is_point_due = _is_ring_due(plan, old_carry_over)
+    # A new decision comes with the overview, so that people see both as of one time.
+    is_seen = is_point_due or decided != old_carry_over.decided
+    if is_seen:
+        old_carry_over, bill = _billed(plan, state, recorder, old_carry_over, trouble)
     measured = _measured(plan, snapshot, recorder, old_carry_over, seconds, state)
     carry_over = msgspec.structs.replace(measured, decided=decided)
-    if recorder.ring is not None and state is not None and _is_ring_due(plan, carry_over):
+    if recorder.ring is not None and state is not None and is_seen:
+        seen = carry_over.ring_at if is_point_due else None
         try:
-            _store_overview(plan, state, recorder.ring, carry_over.ring_at, bill)
+            _store_overview(plan, state, recorder.ring, seen, bill)
         except StoreError as error:
             trouble.append(f"chart: {published_name(error)}: {error}")
-        carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
+        if is_point_due:
+            carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
     if recorder.board is None:
         return RecordResult(carry_over, decision, tuple(trouble))
     if recorder.options.write_status_configmap:
@@ -218,10 +228,10 @@ def _billed(
     old_carry_over: CarryOver,
     trouble: list[str],
 ) -> tuple[CarryOver, ClusterBill | None]:
-    """Return the bill where it is due, and what is carried over with the metrics of it."""
-    if state is None or recorder.ring is None or not _is_ring_due(plan, old_carry_over):
+    """Return the bill, and what is carried over with the metrics of it."""
+    if state is None or recorder.ring is None:
         return old_carry_over, None
-    from chalicelib.journal.pass_overview import pass_bill  # of one pass in five minutes
+    from chalicelib.journal.pass_overview import pass_bill  # not of every pass
 
     try:
         billed = pass_bill(state, old_carry_over, lambda: recorder.ended(plan.cluster))
@@ -274,11 +284,11 @@ def _measured(
 
 
 def _store_overview(
-    plan: Plan, state: ClusterState, ring: GaugeRing, seen: float, bill: ClusterBill | None
+    plan: Plan, state: ClusterState, ring: GaugeRing, seen: float | None, bill: ClusterBill | None
 ) -> None:
-    """Store the overview and the point of the charts. What was known of groups that could not be
-    read is retained. Raises StoreError."""
-    # of one pass in five minutes
+    """Store the overview and the point of the charts; seen: when the last point was made; None: no
+    point is due. What was known of groups that could not be read is retained. Raises StoreError."""
+    # not of every pass
     from chalicelib.journal.pass_overview import completed, pass_overview
 
     overview, point = pass_overview(plan, state, bill)
@@ -289,7 +299,10 @@ def _store_overview(
     ]
     if gaps or any(group.error for group in state.snapshot.groups):
         overview = completed(overview, ring.overview(plan.cluster), gaps)
-    ring.add(plan.cluster, point, overview, seen=seen)
+    if seen is None:
+        ring.add_overview(plan.cluster, overview, plan.at)
+    else:
+        ring.add(plan.cluster, point, overview, seen=seen)
 
 
 def _durations(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -236,7 +236,7 @@ def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
 
 def _node_rows(cluster: ClusterDetails) -> tuple[NodeRow, ...]:
     plan = cluster.decision.plan if cluster.decision else None
-    return node_rows(plan, cluster.overview, cluster.groups, cluster.memory)
+    return node_rows(plan, cluster.overview, cluster.groups, cluster.memory, cluster.entries)
 
 
 def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:

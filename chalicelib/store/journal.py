@@ -229,8 +229,9 @@ class GaugeRings:
 
     Every five minutes a pass reads one row. It writes that row only if the stored point does not
     stand for the new one, the row of the hours once an hour, and the overview only if it has
-    changed, because a quiet cluster should cost next to nothing. Passes of a cluster follow each
-    other, so a lost point is the worst that two writers can cause.
+    changed, because a quiet cluster should cost next to nothing. A pass that decides anew stores
+    the overview, too, so that both are of one time. Passes of a cluster follow each other, so a
+    lost point is the worst that two writers can cause.
     """
 
     def __init__(self, table: Table) -> None:
@@ -248,11 +249,8 @@ class GaugeRings:
         seconds; 0.0: unknown). Raises StoreError."""
         row = self._row(GaugesRow, cluster, GAUGES) or GaugesRow(cluster, GAUGES, blob=b"")
         points = unpacked(row.blob)
-        if prints := _overview_prints(overview, row, point.at):
-            assert overview is not None
-            self._put(OverviewRow(cluster, OVERVIEW, blob=_packed_overview(overview)), point.at)
-            row.overview, row.overview_at = prints, point.at
-        elif not is_due(points, point, seen):
+        has_overview = self._wrote_overview(row, overview, point.at)
+        if not has_overview and not is_due(points, point, seen):
             return
         points = continued(points, seen)
         if points and points[-1].at // HOUR < point.at // HOUR:
@@ -261,6 +259,23 @@ class GaugeRings:
             self._put(GaugesRow(cluster, HOURS, blob=packed(hours)), point.at)
         row.blob = packed(added(points, point))
         self._put(row, point.at)
+
+    def add_overview(self, cluster: str, overview: ClusterOverview, now: float) -> None:
+        """Store the overview without a point, if it has changed. Raises StoreError."""
+        row = self._row(GaugesRow, cluster, GAUGES) or GaugesRow(cluster, GAUGES, blob=b"")
+        if self._wrote_overview(row, overview, now):
+            self._put(row, now)
+
+    def _wrote_overview(self, row: GaugesRow, overview: ClusterOverview | None, now: float) -> bool:
+        """Write an overview that must be stored, and note it in the row. Returns whether it was."""
+        prints = _overview_prints(overview, row, now)
+        if overview is None or not prints:
+            return False
+        blob = _packed_overview(overview)
+        self._put(OverviewRow(row.cluster, OVERVIEW, blob=blob), now)
+        row.overview = prints
+        row.overview_at = now
+        return True
 
     def overview(self, cluster: str) -> ClusterOverview:
         """Return the overview, an empty one where there is none. Raises StoreError."""

@@ -594,10 +594,18 @@ def usual_seconds(entries: Iterable[JournalEntry], kind: OperationKind) -> float
 
 
 def node_rows(
-    plan: Plan | None, overview: ClusterOverview, groups: Sequence[GroupRow], memory: Memory
+    plan: Plan | None,
+    overview: ClusterOverview,
+    groups: Sequence[GroupRow],
+    memory: Memory,
+    entries: Iterable[JournalEntry] = (),
 ) -> tuple[NodeRow, ...]:
     """Return a row for each node: those of the decision first, removed ones before the others, then
-    those that only the overview has. memory: for the notices of vendors."""
+    those that only the overview has. memory: for the notices of vendors. entries: of the journal,
+    for removals that have ended since.
+
+    A decision has a verdict about each node, and a pass that sees others decides anew. A node that
+    only an older overview has is therefore gone."""
     names = {row.group: row.name for row in groups}
     spots = {row.group for row in groups if row.spot is not None}
     seen = {node.name: node for node in overview.nodes}
@@ -611,7 +619,12 @@ def node_rows(
             notices |= group_memory.risk.notices
     due = {verdict.node: verdict for verdict in plan.lifecycle} if plan is not None else {}
     rows = []
-    for name in dict.fromkeys((*decisions, *seen)):
+    gone = _removed_since(plan, entries)
+    is_older = plan is not None and overview.at < plan.at
+    names_shown = decisions if is_older else dict.fromkeys((*decisions, *seen))
+    for name in names_shown:
+        if name in gone:
+            continue
         node = seen.get(name, NodeOverview(name))
         removal = removals.get(name)
         verdict = verdicts.get(name) if removal is None else None
@@ -646,6 +659,18 @@ def node_rows(
             )
         )
     return tuple(rows)
+
+
+def _removed_since(plan: Plan | None, entries: Iterable[JournalEntry]) -> set[str]:
+    """Return the nodes whose removal has ended well since the decision."""
+    decided_at = plan.at if plan is not None else 0.0
+    gone: set[str] = set()
+    for entry in entries:
+        line = operation_of(entry) if entry.at >= decided_at else None
+        if line is not None and line.kind is OperationKind.DELETE_NODES and line.succeeded:
+            still_there = {name for name, _ in line.kept}
+            gone.update(set(line.target_names) - still_there)
+    return gone
 
 
 def _decisions(plan: Plan | None) -> dict[str, str]:

@@ -97,6 +97,21 @@ def test_pass_leaves_an_overview_and_a_point_for_people(stage: OperationHarness)
     assert (passed.points[-1].nodes, passed.points[-1].wanted) == (0, 2), "none is ready yet"
 
 
+def test_new_decision_comes_with_the_nodes_that_it_is_about(stage: OperationHarness) -> None:
+    stage.group(2)
+    stage.clock.advance(300 - stage.clock() % 300)
+    a_pass(stage)
+    points = last_pass(stage).points
+    stage.kube.delete("nodes", "g-2")
+    for name, expected in (("g-7", ["g-1", "g-7"]), ("g-8", ["g-1", "g-7", "g-8"])):
+        stage.kube.create("nodes", {"metadata": {"name": name}})
+        a_pass(stage)
+        passed = last_pass(stage)
+        assert [node.name for node in passed.overview.nodes] == expected
+        assert passed.overview.at == stage.clock()
+    assert passed.points == points, "within the same five minutes there is no further point"
+
+
 def test_group_whose_provider_is_silent_keeps_its_row_and_its_nodes(
     stage: OperationHarness,
 ) -> None:

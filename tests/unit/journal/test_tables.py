@@ -408,6 +408,37 @@ def test_node_row_joins_decision_and_overview() -> None:
     assert (alone.node, alone.group, alone.group_name, alone.decision) == ("alone", "", "", "")
 
 
+def test_node_that_only_an_older_overview_has_is_gone() -> None:
+    stays = NodeVerdict("n-1", Reason.of(ReasonCode.BLOCKED_BY_POD, pod="a/b"), "a/b")
+    decision = plan(verdict(), unremovable=(stays,))
+    for seen_at, names in ((NOW, ["n-1", "alone"]), (decision.at - 1, ["n-1"])):
+        seen = msgspec.structs.replace(OVERVIEW, at=seen_at)
+        assert [row.node for row in node_rows(decision, seen, (), Memory())] == names
+    assert [row.node for row in node_rows(None, OVERVIEW, (), Memory())] == ["n-1", "alone"]
+
+
+@pytest.mark.parametrize(
+    ("after", "facts", "names"),
+    [
+        (10, {}, ["n-2"]),
+        (-10, {}, ["n-9", "n-2"]),
+        (10, {"state": "failed"}, ["n-9", "n-2"]),
+        (10, {"kept n-9": "it has pods"}, ["n-9", "n-2"]),
+        (10, {"kind": "restart"}, ["n-9", "n-2"]),
+    ],
+)
+def test_node_whose_removal_has_ended_since_the_decision_is_gone(
+    after: float, facts: dict[str, Any], names: list[str]
+) -> None:
+    stays = NodeVerdict("n-2", Reason.of(ReasonCode.BLOCKED_BY_POD, pod="a/b"), "a/b")
+    removal = Removal("n-9", GROUP, "drain", ())
+    decision = plan(verdict(), unremovable=(stays,), removals=(removal,))
+    whole = {"kind": "remove", "state": "succeeded", "targets": "n-9", **facts}
+    entry = JournalEntry(decision.at + after, "operation", group=GROUP, facts=whole)
+    rows_seen = node_rows(decision, ClusterOverview(), (), Memory(), [entry])
+    assert [row.node for row in rows_seen] == names
+
+
 RISK = InterruptionRisk(
     interruptions=3.0,
     hours=500.0,

@@ -109,6 +109,18 @@ def test_overview_is_written_when_it_changed() -> None:
     assert ring.store.gauge_rings.overview(NAME) == grown == ring.read().overview
 
 
+def test_overview_between_two_points_is_written_when_it_changed() -> None:
+    ring = Ring()
+    ring.point(SEEN)
+    ring.written.clear()
+    grown = msgspec.structs.replace(SEEN, at=ring.now, nodes=(*NODES, NodeOverview("n-9")))
+    for _ in range(3):
+        ring.store.gauge_rings.add_overview(NAME, grown, ring.now)
+    assert ring.written == [OVERVIEW, GAUGES]
+    assert ring.store.gauge_rings.overview(NAME) == grown
+    assert [point.at for point in ring.read().points] == [START]
+
+
 def test_change_that_does_not_matter_is_written_after_half_an_hour() -> None:
     ring = Ring()
     ring.point(SEEN)
