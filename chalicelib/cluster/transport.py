@@ -286,7 +286,7 @@ def _no_answer(error: NoReply, request: KubeRequest, credential: KubeCredential)
     what, host = f"{request.method} {request.path}", urlsplit(credential.server).netloc
     if error.certificate:
         return Unavailable(
-            f"{what}: the server's certificate is refused: {error.certificate}",
+            f"{what}: {host}: the server's certificate is refused: {error.certificate}",
             reason="Tls",
             lasting=True,
         )
@@ -301,9 +301,9 @@ def _no_answer(error: NoReply, request: KubeRequest, credential: KubeCredential)
             f"{what}: {words} ({host}); {remedy}", reason=reason, lasting=error.kind in _LASTING
         )
     if error.kind in _NO_ANSWER:
-        return Unavailable(
-            f"{what}: {_NO_ANSWER[error.kind].format(host=host)}; {remedy}", reason="Network"
-        )
+        words = _NO_ANSWER[error.kind].format(host=host)
+        why = f": {error.why}" if error.why and "in time" not in words else ""
+        return Unavailable(f"{what}: {words}{why}; {remedy}", reason="Network")
     words = f"the request could not be sent ({error.kind})"
     return Unavailable(f"{what}: {words}", reason="Network", lasting=True)
 

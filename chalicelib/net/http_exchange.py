@@ -20,6 +20,7 @@ import requests
 from requests import exceptions
 from urllib3 import exceptions as below
 
+from chalicelib.net.connection_problem import connection_problem, wrapped_errors
 from chalicelib.net.sockets import Breach, ExchangeLimit, allowance, within
 from chalicelib.net.time_limit import time_left
 
@@ -95,14 +96,28 @@ class NoReply(Exception):
 
     kind: a key of PLAIN, or the name of the exception from `requests`. certificate: OpenSSL's
     verdict on the server's certificate, empty if that was not the cause. sent: False where nothing
-    can have been sent, because the address or a header is invalid. seconds: that the exchange was
-    allowed to take.
+    can have been sent, because the address or a header is invalid. why: the connection failed, ""
+    where that is not known. seconds: that the exchange was allowed to take.
     """
 
-    def __init__(self, kind: str, *, certificate: str = "", sent: bool = True) -> None:
+    def __init__(
+        self, kind: str, *, certificate: str = "", sent: bool = True, why: str = ""
+    ) -> None:
         super().__init__(kind)
         self.kind, self.certificate, self.sent, self.seconds = kind, certificate, sent, 0.0
+        self.why = why or _TIMES.get(kind, "")
 
+    @property
+    def words(self) -> str:
+        """Return `no answer: DNS does not know its name`, for a message that names the host."""
+        why = f"its certificate is refused: {self.certificate}" if self.certificate else self.why
+        return f"no answer: {why}" if why else f"no answer ({self.kind})"
+
+
+_TIMES = {
+    "ConnectTimeout": "it did not accept a connection in time",
+    "ReadTimeout": "it did not answer in time",
+}
 
 # Messages for the kinds that do not come from `requests`. {seconds}, {bytes}: of the bounds.
 PLAIN: Mapping[str, str] = {
@@ -298,7 +313,7 @@ def _no_reply(error: Exception, limit: ExchangeLimit, *, answered: bool) -> NoRe
     """Return why there is no response, without the exception, which contains the request."""
     if limit.breach is not None:
         return NoReply(_BREACHES[limit.breach])
-    inner = _all_of(error)
+    inner = wrapped_errors(error)
     for cause in inner:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return NoReply("SSLError", certificate=str(cause.verify_message))
@@ -306,21 +321,5 @@ def _no_reply(error: Exception, limit: ExchangeLimit, *, answered: bool) -> NoRe
     if isinstance(error, ValueError):
         answered = answered or any(isinstance(cause, below.InvalidHeader) for cause in inner)
         return NoReply("Malformed") if answered else NoReply(type(error).__name__, sent=False)
-    return NoReply(
-        next((kind for cls, kind in _KINDS if isinstance(error, cls)), type(error).__name__)
-    )
-
-
-def _all_of(error: BaseException) -> list[BaseException]:
-    """Return the exception and all exceptions it wraps, at any depth."""
-    errors: list[BaseException] = [error]
-    for current in errors:
-        for wrapped in (
-            *current.args,
-            current.__cause__,
-            current.__context__,
-            getattr(current, "reason", None),
-        ):
-            if isinstance(wrapped, BaseException) and wrapped not in errors and len(errors) < 20:
-                errors.append(wrapped)
-    return errors
+    kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), type(error).__name__)
+    return NoReply(kind, why=connection_problem(inner))

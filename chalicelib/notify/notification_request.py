@@ -75,7 +75,7 @@ class WebhookSender:
         try:
             answer = exchange(session, Request("POST", url, headers, {}, body), _BOUNDS)
         except NoReply as error:
-            raise NotAccepted(f"no answer ({error.kind})") from None
+            raise NotAccepted(error.words) from None
         finally:
             session.close()
         if not 200 <= answer.status < 300:

@@ -215,7 +215,7 @@ def _send_event(context: DoctorContext, key: bytes) -> Iterator[Finding]:
     try:
         answer = exchange(session, Request("POST", url, headers, {}, body), _BOUNDS)
     except NoReply as error:
-        text = f"{url} gives no answer ({error.kind})"
+        text = f"{url}: {error.words}"
         yield finding("DR28", text, fix="correct the address, and look at the function's log")
         return
     finally:

@@ -222,7 +222,7 @@ class Http:
             try:
                 reply = exchange(self._open_session(), wire, bounds, self._monotonic)
             except NoReply as no_reply:
-                error = self._unanswered(request.name, no_reply)
+                error = self._unanswered(request.name, urlsplit(call.url).hostname, no_reply)
             else:
                 response = VendorResponse(request.name, reply.status, reply.headers, reply.body)
                 if (refusal := self._refusal(response)) is None:
@@ -273,10 +273,10 @@ class Http:
                 f"{self._vendor}: endpoint", problem, "write https:// and one of the vendor's hosts"
             )
 
-    def _unanswered(self, name: str, error: NoReply) -> ProviderError:
-        """Return the error of a call without a response. It names only the kind of failure, because
-        all other details contain the URL."""
-        text = f"no answer ({error.kind})"
+    def _unanswered(self, name: str, host: str | None, error: NoReply) -> ProviderError:
+        """Return the error of a call without a response. It names only the host and the kind of
+        failure, because all other details contain the URL."""
+        text = f"{host}: {error.words}"
         if error.sent and error.kind in PLAIN:
             text = PLAIN[error.kind].format(seconds=error.seconds, bytes=self._limits.bytes)
         # not sent: an invalid address or header

@@ -114,7 +114,8 @@ def test_kube_refused_connection_is_unavailable() -> None:
     with HttpScript() as server:
         url = server.url
     with pytest.raises(
-        errors.Unavailable, match=f"GET /n: the connection to {url[7:]} failed; check"
+        errors.Unavailable,
+        match=f"GET /n: the connection to {url[7:]} failed: it refuses connections on this port;",
     ) as caught:
         client(url).get("/n")
     assert caught.value.status == 0

@@ -5,9 +5,11 @@ behind.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import gzip
 import logging
+import socket
 import ssl
 import threading
 import warnings
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 from kubernetes.client import Configuration
 
+from chalicelib.net.connection_problem import connection_problem, wrapped_errors
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from infra.emulators.certificates import CertificateAuthority
@@ -274,3 +277,30 @@ def test_exchange_exception_contains_nothing_of_the_request() -> None:
         exchange(session(), Request("GET", server.url, {"Authorization": "hidden-word"}), SHORT)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+PROBLEMS = (
+    (socket.gaierror(socket.EAI_NONAME, "quoted"), "DNS does not know its name"),
+    (socket.gaierror(socket.EAI_AGAIN, "quoted"), "DNS does not answer"),
+    (ConnectionRefusedError(111, "quoted"), "it refuses connections on this port"),
+    (ConnectionResetError(104, "quoted"), "it closed the connection"),
+    (OSError(errno.ENETUNREACH, "quoted"), "it cannot be reached (network is unreachable)"),
+    (OSError(errno.EPERM, "quoted"), ""),
+    (ValueError("quoted"), ""),
+)
+
+
+@pytest.mark.parametrize(("error", "words"), PROBLEMS, ids=[words for _, words in PROBLEMS])
+def test_connection_problem_is_said_however_deep_it_is(error: Exception, words: str) -> None:
+    outer = RuntimeError("outside", [], LookupError(error))
+    assert connection_problem(wrapped_errors(error)) == words
+    assert connection_problem(wrapped_errors(RuntimeError(outer.args[2]))) == words
+    reply = NoReply("ConnectionError", why=words)
+    assert reply.words == (f"no answer: {words}" if words else "no answer (ConnectionError)")
+    assert "quoted" not in reply.words
+
+
+def test_server_without_tls_is_said_to_speak_none() -> None:
+    with HttpScript([Said(body={})] * 2) as server, pytest.raises(NoReply) as caught:
+        get(server.url.replace("http:", "https:"))
+    assert caught.value.why == "it does not speak TLS on this port"
