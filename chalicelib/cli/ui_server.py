@@ -34,6 +34,15 @@ AT_ONCE = 16
 READ_WITHIN = 10.0
 """Seconds from the start of a connection to the end of its request."""
 _OPEN = "/open/"
+_FORBIDDEN, _NO_SESSION = 403, 401
+_NO_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Outscaler: no session</title></head>
+<body><h1>This address opens nothing any more</h1>
+<p>The address that <code>outscaler ui</code> prints works once, in the browser that opens it first.
+End the command with Ctrl-C and run <code>outscaler ui</code> again for a new one. For the page
+that a deployment serves, add <code>--hosted</code>; on a machine without a login, run before it
+<code>outscaler login STACK</code>.</p></body></html>
+"""
 _PERMITTED_SITES = ("", "none", "same-origin")
 _FIELDS = 10
 _WRITE_WITHIN = 10.0  # seconds for one answer
@@ -151,10 +160,20 @@ class _PageHandler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         page = self._page_of(parts.path)
         refused = self._refusal(page)
+        base = self.server.links.base
+        is_used = refused == _FORBIDDEN and page.startswith(_OPEN)
+        if is_used and self._has_cookie():
+            # the browser that has used the address loads it again
+            self._send(303, b"", {"Location": self.server.links.start()})
+            return
+        if is_used or refused == _NO_SESSION:
+            body = _NO_PAGE.encode()
+            headers = {"Content-Type": "text/html; charset=utf-8"}
+            self._send(refused, body if with_body else b"", headers, len(body))
+            return
         if refused:
             self._send(refused, b"", {})
             return
-        base = self.server.links.base
         if page.startswith(_OPEN):
             cookie = f"{COOKIE}={self.server.session}; HttpOnly; SameSite=Strict; Path={base}"
             self._send(303, b"", {"Location": self.server.links.start(), "Set-Cookie": cookie})
@@ -183,9 +202,12 @@ class _PageHandler(BaseHTTPRequestHandler):
         checks = (
             (self.headers.get_all("Host") != [self.server.host], 421),
             (not page, 404),
-            (not opens and self.headers.get("Sec-Fetch-Site", "") not in _PERMITTED_SITES, 403),
-            (opens and not self.server.exchanged(page.removeprefix(_OPEN)), 403),
-            (not opens and not self._has_cookie(), 401),
+            (
+                not opens and self.headers.get("Sec-Fetch-Site", "") not in _PERMITTED_SITES,
+                _FORBIDDEN,
+            ),
+            (opens and not self.server.exchanged(page.removeprefix(_OPEN)), _FORBIDDEN),
+            (not opens and not self._has_cookie(), _NO_SESSION),
         )
         return next((status for fails, status in checks if fails), 0)
 

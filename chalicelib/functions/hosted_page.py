@@ -104,7 +104,7 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     keys = _keys(runtime)
     link = checked(code, LINK, runtime.store.table.name, keys, runtime.clock())
     if link is None:
-        raise _refused(runtime)
+        raise _used(runtime)
     current = _grant(request.cookies, runtime)
     chosen = request.replace == _REPLACE and request.site == "same-origin"
     if current is not None and current.clusters != link.clusters and not chosen:
@@ -123,14 +123,17 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     # As long as any clock that accepts the link: its use is compared with
     # the same clock as its end.
     counts_for = link.until - runtime.clock() + 2 * LINK_FOR
-    if not runtime.store.debounce.first_use(_OPENED, link.id, counts_for):
-        raise _refused(runtime)
-    grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
-    cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
-    attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
     from chalicelib.page.render import SECURITY_HEADERS
     from chalicelib.page.routes import PageAnswer
 
+    if not runtime.store.debounce.first_use(_OPENED, link.id, counts_for):
+        if current is None or current.clusters != link.clusters:
+            raise _used(runtime)
+        # The browser that has used it loads it again: its session shows what the link opens.
+        return PageAnswer(303, b"", SECURITY_HEADERS | {"Location": _start(link, base)})
+    grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
+    cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
+    attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
     headers = {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"}
     return PageAnswer(303, b"", SECURITY_HEADERS | headers)
 
@@ -230,6 +233,17 @@ def _refused(runtime: Runtime) -> HttpError:
     if not runtime.page_key:
         return HttpError(404, "There is no such page.")
     return HttpError(401, "This page needs a session: outscaler ui --hosted opens one.")
+
+
+def _used(runtime: Runtime) -> HttpError:
+    """Return the error to raise for a link that opens nothing."""
+    if not runtime.page_key:
+        return _refused(runtime)
+    return HttpError(
+        401,
+        "This link opens nothing any more: it works once, within a minute. Run outscaler ui "
+        "--hosted for a new one; on a machine without a login, outscaler login STACK before it.",
+    )
 
 
 def keys_of(secret: str) -> tuple[bytes, ...]:

@@ -98,12 +98,27 @@ def test_token_of_the_address_is_exchanged_once_for_a_cookie() -> None:
         assert "Access-Control-Allow-Origin" not in headers
 
 
+def test_used_address_is_a_page_that_says_what_to_do() -> None:
+    with opened() as server:
+        token = server.token
+        cookie = entered(server)
+        status, headers, body = ask(server, f"/open/{token}")
+        assert (status, headers["Content-Type"]) == (403, "text/html; charset=utf-8")
+        assert b"run <code>outscaler ui</code> again" in body
+        assert b"outscaler login STACK" in body
+        status, headers, _ = ask(server, f"/open/{token}", Cookie=cookie)
+        assert (status, headers["Location"]) == (303, server.links.base), "it has the session"
+        assert "Set-Cookie" not in headers
+        assert ask(server, "/", Cookie=cookie, Sec_Fetch_Site="cross-site")[::2] == (403, b"")
+
+
 def test_page_is_refused_without_saying_what_exists() -> None:
     with opened() as server:
         cookie = entered(server)
-        assert (
-            ask(server, "/clusters/prod")[::2] == ask(server, "/clusters/nope")[::2] == (401, b"")
-        )
+        known, unknown = ask(server, "/clusters/prod"), ask(server, "/clusters/nope")
+        assert known[::2] == unknown[::2]
+        assert known[0] == 401
+        assert b"prod" not in known[2]
         assert ask(server, "/", Cookie=cookie[:-1] + ("a" if cookie[-1] != "a" else "b"))[0] == 401
         assert ask(server, "/", Cookie="outscaler=")[0] == 401
         assert ask(server, "/", Cookie="\x01")[0] in (400, 401)
