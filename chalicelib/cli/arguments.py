@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
+from chalicelib.cli.output import is_fold_of, is_folded
 from chalicelib.model.errors import BadInput
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.quantity import format_duration, parse_duration
@@ -89,9 +90,19 @@ def add_duration_argument(
 def named(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:
     """Return the object with that name; raises BadInput with the nearest names. what: `node`, `node
     group`, for the message."""
-    if name in known:
-        return known[name]
+    whole = unfolded(name, known)
+    if whole in known:
+        return known[whole]
     raise unknown(name, known, place, what)
+
+
+def unfolded(text: str, known: Collection[str]) -> str:
+    """Return the only name of which a table on a terminal shows this folded form; the text itself
+    where it is none."""
+    if text in known or not is_folded(text):
+        return text
+    names = [name for name in known if is_fold_of(text, name)]
+    return names[0] if len(names) == 1 else text
 
 
 def namespaced(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:
@@ -199,7 +210,8 @@ def meant_group(groups: Sequence[GroupOverview], text: str, place: str) -> str:
     AmbiguousGroup, and BadInput with the nearest names."""
     from chalicelib.views.rows import group_named, short_name, unique_names
 
-    match = group_named(ClusterOverview(groups=tuple(groups)), text)
+    everything = {word for group in groups for word in (group.group, group.name)}
+    match = group_named(ClusterOverview(groups=tuple(groups)), unfolded(text, everything))
     if match.group:
         return match.group
     names = unique_names(groups)

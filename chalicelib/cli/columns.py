@@ -56,6 +56,11 @@ def _count(present: int | None, coming: int | None) -> str | int | None:
     return f"{present}+{coming}" if present is not None and coming else present
 
 
+def _newest_first(at: float) -> float | None:
+    """Return what orders instants as ages: the smallest age first, None for an unknown one."""
+    return -at if at else None
+
+
 def _share(percent: int | None) -> str | None:
     return None if percent is None else f"{percent}%"
 
@@ -117,7 +122,9 @@ CLUSTERS = TableKind[ClusterRow](
     empty="no cluster has a policy yet",
     columns=(
         Column("cluster", lambda row: row.name),
-        Column("mode", _mode_cell, label="mode", values=lambda row: (row.mode_word or "",)),
+        Column(
+            "mode", _mode_cell, label="mode", values=lambda row: (row.mode_word or "",), spare=3
+        ),
         Column(
             "health",
             cell_at=lambda row, now: next(_health_cells(row, now)),
@@ -125,12 +132,22 @@ CLUSTERS = TableKind[ClusterRow](
             values=lambda row: (row.health.partition(":")[0].partition(",")[0],),
             state=lambda row: row.health,
         ),
-        Column("nodes", lambda row: _count(row.nodes, row.coming)),
-        Column("waiting", lambda row: row.waiting),
-        Column("last pass", cell_at=lambda row, now: ago(row.last_pass, now), watched=False),
+        Column("nodes", lambda row: _count(row.nodes, row.coming), spare=4),
+        Column("waiting", lambda row: row.waiting, spare=1),
+        Column(
+            "last pass",
+            cell_at=lambda row, now: ago(row.last_pass, now),
+            watched=False,
+            spare=2,
+            order=lambda row: _newest_first(row.last_pass),
+        ),
         Column("version", lambda row: row.version, wide=True),
         Column(
-            "stored", cell_at=lambda row, now: ago(row.stored_at, now), wide=True, watched=False
+            "stored",
+            cell_at=lambda row, now: ago(row.stored_at, now),
+            wide=True,
+            watched=False,
+            order=lambda row: _newest_first(row.stored_at),
         ),
         Column("digest", lambda row: row.digest[:12], wide=True, watched=False),
     ),
@@ -190,14 +207,15 @@ GROUPS = TableKind[GroupRow](
             "provider",
             lambda row: row.provider,
             label="provider",
+            spare=1,
         ),
         Column(
             "nodes",
             lambda row: _count(row.ready if row.max else None, row.coming),
         ),
-        Column("min..max", lambda row: f"{row.min}..{row.max}" if row.max else None),
-        Column("cpu", lambda row: _share(row.cpu)),
-        Column("memory", lambda row: _share(row.memory)),
+        Column("min..max", lambda row: f"{row.min}..{row.max}" if row.max else None, spare=4),
+        Column("cpu", lambda row: _share(row.cpu), spare=3),
+        Column("memory", lambda row: _share(row.memory), spare=2),
         Column(
             "state",
             cell_at=_status_cell,
@@ -220,7 +238,7 @@ GROUPS = TableKind[GroupRow](
             wide=True,
             watched=False,
         ),
-        Column("price", _price_cell, wide=True, watched=False),
+        Column("price", _price_cell, wide=True, watched=False, order=lambda row: row.price),
         Column(
             "ready time",
             lambda row: row.joins.ready_words,
@@ -305,11 +323,18 @@ NODES = TableKind[NodeRow](
             lambda row: row.group_name,
             label="group",
             values=lambda row: (row.group_name, row.group),
+            spare=5,
         ),
-        Column("cpu", lambda row: _share(row.cpu), right=True),
-        Column("memory", lambda row: _share(row.memory), right=True),
-        Column("pods", lambda row: row.pods, right=True),
-        Column("age", cell_at=lambda row, now: age(row.created, now), watched=False),
+        Column("cpu", lambda row: _share(row.cpu), right=True, spare=4),
+        Column("memory", lambda row: _share(row.memory), right=True, spare=3),
+        Column("pods", lambda row: row.pods, right=True, spare=1),
+        Column(
+            "age",
+            cell_at=lambda row, now: age(row.created, now),
+            watched=False,
+            spare=2,
+            order=lambda row: _newest_first(row.created),
+        ),
         Column(
             "decision",
             lambda row: Styled(row.decision, "yellow" if row.decision == REMOVED else ""),
@@ -417,6 +442,7 @@ PODS = TableKind[WaitingPod](
             _pod_decision,
             label="decision",
             values=lambda pod: (pod.view.decision, _DECISIONS[pod.view.decision]),
+            spare=1,
         ),
         Column("why", _why_pod, blank=""),
     ),
@@ -441,14 +467,22 @@ OPERATIONS = TableKind[OperationView](
         ),
         Column("change", lambda view: view.change),
         Column("state", lambda view: view.state, label="state"),
-        Column("step", lambda view: view.step, blank=""),
-        Column("attempt", lambda view: view.attempt, right=True),
-        Column("planned", cell_at=lambda view, now: ago(view.created_at, now), watched=False),
+        Column("step", lambda view: view.step, blank="", spare=2),
+        Column("attempt", lambda view: view.attempt, right=True, spare=1),
+        Column(
+            "planned",
+            cell_at=lambda view, now: ago(view.created_at, now),
+            watched=False,
+            spare=3,
+            order=lambda view: _newest_first(view.created_at),
+        ),
         Column(
             "next",
             blank="",
             cell_at=lambda view, now: ago(view.due_at, now) if view.due_at else "",
             state=lambda view: view.due_at,
+            spare=4,
+            order=lambda view: view.due_at or None,
         ),
     ),
 )
@@ -473,11 +507,17 @@ CLAIMS = TableKind[OwnershipClaim](
     data=_claim_data,
     empty="no node group is claimed yet",
     columns=(
-        Column("provider", lambda claim: claim.provider, label="provider"),
+        Column("provider", lambda claim: claim.provider, label="provider", spare=3),
         Column("group", lambda claim: claim.key),
         Column("cluster", lambda claim: claim.owner, label="cluster"),
-        Column("since", cell_at=lambda claim, now: ago(claim.since, now), watched=False),
-        Column("by", lambda claim: "named" if claim.named else "discovered"),
+        Column(
+            "since",
+            cell_at=lambda claim, now: ago(claim.since, now),
+            watched=False,
+            spare=2,
+            order=lambda claim: _newest_first(claim.since),
+        ),
+        Column("by", lambda claim: "named" if claim.named else "discovered", spare=1),
         Column("ended", lambda claim: claim.ended),
     ),
 )

@@ -41,6 +41,7 @@ from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 OUTPUTS = ("table", "json", "yaml")
 """Forms of an answer that every command has, beside jsonpath=TEMPLATE."""
 OK, FINDING, BAD_INPUT, OUR_BUG, INTERRUPTED, READER_GONE = 0, 1, 2, 70, 130, 141
+STAGE = "--stage"
 _WIDEST_HELP = 100
 
 
@@ -304,6 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    argv = _with_stage_behind(argv)
     name = argv[0] if argv else ""
     if name == "help" and argv[1:]:
         argv, name = [argv[1], "--help"], argv[1]
@@ -322,9 +324,23 @@ def _run(argv: list[str]) -> int:
     return code
 
 
+def _with_stage_behind(argv: list[str]) -> list[str]:
+    """Return the arguments with a --stage that precedes the command behind it."""
+    flag, equals, name = argv[0].partition("=") if argv else ("", "", "")
+    if flag != STAGE:
+        return argv
+    behind = argv[1:] if equals else argv[2:]
+    if not equals and len(argv) < 2:
+        raise BadInput(f"outscaler {STAGE}", "names no deployment", f"write {STAGE} NAME COMMAND")
+    stage = [STAGE, name if equals else argv[1]]
+    behind = _with_stage_behind(behind)
+    takes_none = not behind or behind[0] not in _BY_NAME
+    return behind if takes_none else [behind[0], *stage, *behind[1:]]
+
+
 def _overview() -> str:
     width = max(len(command.name) for command in COMMANDS)
-    lines = ["usage: outscaler COMMAND [ARGUMENTS]"]
+    lines = [f"usage: outscaler [{STAGE} NAME] COMMAND [ARGUMENTS]"]
     for title, members in GROUPS.items():
         lines += [
             "",
@@ -354,7 +370,10 @@ def parser_of(command: Command) -> CommandParser:
     )
     action.completer = lambda **_: (*forms, JSONPATH)  # type: ignore[attr-defined]
     parser.add_argument(
-        "--stage", default="", metavar="NAME", help="use this deployment of outscaler login"
+        STAGE,
+        default="",
+        metavar="NAME",
+        help="use this deployment of outscaler login; also before the command",
     )
     return parser
 
@@ -475,6 +494,9 @@ _OF_AWS = frozenset({"botocore", "boto3", "pynamodb"})
 _LIBRARIES = _OF_AWS | {"requests", "urllib3"}
 
 
+_ENDPOINT = "AWS endpoint"
+
+
 class _Trouble(msgspec.Struct, frozen=True):
     """One known failure. names: class names, or error codes of AWS responses."""
 
@@ -523,7 +545,7 @@ _TROUBLES = (
         frozenset({"ResourceNotFoundException"}),
     ),
     _Trouble(
-        "AWS endpoint",
+        _ENDPOINT,
         "check AWS_DEFAULT_REGION, AWS_ENDPOINT_URL and the network",
         frozenset(
             {"ConnectionError", "HTTPClientError", "EndpointProviderError", "InvalidRegionError"}
@@ -551,9 +573,17 @@ def _library_failure(error: BaseException) -> str:
             names = {kind.__name__ for kind in type(cause).__mro__} | {code}
             for trouble in _TROUBLES:
                 if trouble.names & names:
-                    return f"{trouble.place}: {message.rstrip('.')}; {trouble.remedy}"
+                    why = _why_not_connected(error) if trouble.place == _ENDPOINT else ""
+                    return f"{trouble.place}: {message.rstrip('.')}{why}; {trouble.remedy}"
         cause = cause.__cause__ or cause.__context__
     return ""
+
+
+def _why_not_connected(error: BaseException) -> str:
+    from chalicelib.net.connection_problem import connection_problem, wrapped_errors
+
+    why = connection_problem(wrapped_errors(error))
+    return f" ({why})" if why else ""
 
 
 def _is_of(error: BaseException, libraries: frozenset[str]) -> bool:

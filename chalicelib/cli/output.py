@@ -1,16 +1,20 @@
 """Prints the result of a command: `-o table` for people, json, yaml and jsonpath for programs
 (stable keys, no other output).
 
-On a terminal a table fits its width: cells wrap between words, and a table that is too wide for
-that is shown row by row. Everywhere else tables are plain columns, one line per row, because they
-go to files, grep and logs. Names come from clusters and files: an escape sequence in a pod's name
-must not reach a terminal, so control characters are replaced. NO_COLOR, COLUMNS and TERM=dumb are
-obeyed. rich is imported for a terminal only.
+On a terminal a table fits its width: cells wrap between words; where that is not enough, long names
+are folded in the middle, then the columns that matter least are left out, and the table says which.
+Only on a terminal that is too narrow even for this, rows are shown as lines. Everywhere else tables
+are plain columns, one line per row, because they go to files, grep and logs. Names come from
+clusters and files: an escape sequence in a pod's name must not reach a terminal, so control
+characters are replaced. NO_COLOR, COLUMNS and TERM=dumb are obeyed. rich is imported for a terminal
+only.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import operator
 import os
 import re
 import shutil
@@ -34,6 +38,16 @@ FIRST = 1.0
 _GAP = "   "
 _INDENT = "  "
 _FOLD = "…"
+_NAME = re.compile(r"[^\s,;()]*[^\s,;():.]")
+"""A word, without what follows it in a sentence."""
+_NAME_LENGTHS = (48, 40, 32, 24)
+"""Characters of a name at most, in the order in which a layout is tried."""
+_COMFORTS = ((24, 3), (24, 0), (14, 0))
+"""Characters that a column of sentences has at least, and lines of a row at most (0: any number),
+in the order in which a layout is tried."""
+_WIDE_ENOUGH = 40
+"""Characters of a column of sentences for which no other column is left out."""
+_NO_NOTE = ("", "-")
 _ERASE = "\r\x1b[K"
 _STYLES = (
     (re.compile(r"(?i)error\Z|refused|failed|missed"), "red"),
@@ -64,7 +78,9 @@ class Table(msgspec.Struct, frozen=True):
     `empty` is empty as well.
 
     right: indexes of right-aligned numeric columns. notes: indexes of columns with sentences; a
-    terminal on which not every row fits one line shows them below their row.
+    terminal on which not every row fits one line shows them below their row. spare: indexes of
+    columns that a narrow terminal may leave out, the first one first; shown_by: what shows them.
+    has_head: the names of the columns are shown. is_whole: no name is folded.
     """
 
     columns: tuple[str, ...]
@@ -73,6 +89,10 @@ class Table(msgspec.Struct, frozen=True):
     right: frozenset[int] = frozenset()
     empty: str = ""
     notes: frozenset[int] = frozenset()
+    spare: tuple[int, ...] = ()
+    shown_by: str = "-o json"
+    has_head: bool = True
+    is_whole: bool = False
 
 
 Block = Table | str  # a str is printed as it is
@@ -107,8 +127,8 @@ def warn(text: str) -> None:
     sys.stderr.write(f"{as_warning(f'warning: {one_line(text)}', sys.stderr)}\n")
 
 
-def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:
-    """Print the blocks with an empty line between them."""
+def show(blocks: Iterable[Block], out: TextIO | None = None, *, apart: bool = True) -> None:
+    """Print the blocks. apart: with an empty line between them."""
     out = out or sys.stdout
     width = shutil.get_terminal_size().columns if is_terminal(out) else 0
     texts = []
@@ -119,7 +139,27 @@ def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:
             texts.append(
                 _fitting_table(block, width, out) if width and block.rows else _plain_table(block)
             )
-    out.write("\n".join(texts))
+    out.write(("\n" if apart else "").join(texts))
+
+
+def show_answer(table: Table, before: Sequence[str] = (), after: Sequence[str] = ()) -> None:
+    """Print a table that is the whole answer. What is said about it, and that it is empty, goes to
+    standard error, so that standard output has rows only."""
+    show(before, sys.stderr, apart=False)
+    sys.stderr.flush()
+    show([msgspec.structs.replace(table, empty="")])
+    sys.stdout.flush()
+    show(after if table.rows else (table.empty, *after), sys.stderr, apart=False)
+
+
+def add_head_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --no-headers, as `has_head`."""
+    parser.add_argument(
+        "--no-headers",
+        dest="has_head",
+        action="store_false",
+        help="a table without the names of its columns",
+    )
 
 
 def _lines(text: str, width: int) -> list[str]:
@@ -140,7 +180,7 @@ def _plain_table(table: Table) -> str:
     title = f"{printable(table.title)}\n" if table.title else ""
     if not table.rows:
         return f"{title}{table.empty}\n"
-    rows = _printable_rows(table)
+    rows = _printable_rows(table)[0 if table.has_head else 1 :]
     widths = _natural_widths(rows)
     lines = [_GAP.join(_padded(row, widths, table.right)) for row in rows]
     return title + "".join(f"{line.rstrip()}\n" for line in lines)
@@ -178,30 +218,101 @@ def style_of(cell: str) -> str:
 # -- tables on a terminal
 
 
-def _fitting_table(table: Table, width: int, out: TextIO) -> str:
-    """Return the table in this width. No word is broken: where the longest words of all columns do
-    not fit beside each other, each row is a block of lines."""
+class _Folding(msgspec.Struct, frozen=True):
+    """Which names are folded. longest: characters, 0 for any number. in_sentences: also those that
+    are no cell by themselves."""
+
+    longest: int = 0
+    in_sentences: bool = False
+
+    def texts(self, rows: Sequence[Sequence[str]]) -> list[list[str]]:
+        """Return the rows with folded names."""
+        if not self.longest:
+            return [list(row) for row in rows]
+        names: set[str] = set()
+        for cell in (cell for row in rows for cell in row):
+            words = _NAME.findall(cell) if len(cell) > self.longest else []
+            if self.in_sentences or words == [cell]:
+                names.update(words)
+        texts = folded(names, self.longest)
+
+        def text_of(match: re.Match[str]) -> str:
+            return texts.get(match[0], match[0])
+
+        return [[_NAME.sub(text_of, cell) for cell in row] for row in rows]
+
+
+_FOLDINGS = (
+    _Folding(),
+    *(_Folding(most, in_sentences) for most in _NAME_LENGTHS for in_sentences in (False, True)),
+)
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    """How a table fits a terminal. beside: indexes of the columns beside each other; widths: of
+    these, () where rows are shown as lines. left_out: indexes."""
+
+    beside: tuple[int, ...]
+    widths: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
+    folding: _Folding = _Folding()
+
+
+def _layout(table: Table, rows: Sequence[Sequence[str]], width: int) -> _Layout:
+    """Return the first layout in which no column of sentences is too narrow: names are folded
+    before a column is left out. rows: with the head."""
+    everything = tuple(range(len(table.columns)))
+    natural = _natural_widths(rows)
+    if sum(natural) + len(_GAP) * (len(everything) - 1) <= width:
+        return _Layout(everything, tuple(natural))
+    columns_left = [index for index in everything if index not in table.notes]
+    measured: dict[_Folding, list[_ColumnNeed]] = {}
+    for least, lines in _COMFORTS:
+        for count in range(len(table.spare) + 1):
+            left_out = table.spare[:count]
+            beside = tuple(index for index in columns_left if index not in left_out)
+            for folding in _FOLDINGS[:1] if table.is_whole else _FOLDINGS:
+                if folding not in measured:
+                    measured[folding] = _needs(folding.texts(rows))
+                needs = [measured[folding][index] for index in beside]
+                widths = _column_widths(needs, width)
+                wanted = [need.wanted(least, lines) for need in needs]
+                if widths and all(map(operator.ge, widths, wanted)):
+                    return _Layout(beside, tuple(widths), left_out, folding)
+    return _Layout(everything)
+
+
+def _fitting_table(table: Table, width: int, out: TextIO, layout: _Layout | None = None) -> str:
+    """Return the table in this width. No word but a long name is broken: where the longest words of
+    all columns do not fit beside each other, each row is a block of lines. layout: of an earlier
+    table whose rows these continue."""
     from rich.console import Console
     from rich.text import Text
 
-    rows = _printable_rows(table)
-    beside = _columns_beside(table, rows, width)
-    head, *cells = [[row[index] for index in beside] for row in rows]
+    whole_rows = _printable_rows(table)
+    continues = layout is not None
+    layout = layout or _layout(table, whole_rows, width)
+    rows = layout.folding.texts(whole_rows)
+    head, *cells = [[row[index] for index in layout.beside] for row in rows]
     styled = [
-        [Text(text, style_of(row[index])) for text, index in zip(texts, beside, strict=True)]
+        [Text(text, style_of(row[index])) for text, index in zip(texts, layout.beside, strict=True)]
         for texts, row in zip(cells, table.rows, strict=True)
     ]
-    widths = _column_widths([head, *cells], width)
-    right = [position for position, index in enumerate(beside) if index in table.right]
+    widths = layout.widths
+    right = [position for position, index in enumerate(layout.beside) if index in table.right]
+    noted = [index for index in sorted(table.notes) if index not in layout.beside]
     parts: list[Any] = []
-    if len(beside) < len(table.columns):
+    if noted:
         for number, row in enumerate(styled):
-            parts.append(_grid(head, [row], widths, right, show_header=number == 0))
-            parts += map(Text, _notes_below(table, rows[number + 1], width))
+            has_head = number == 0 and table.has_head
+            parts.append(_grid(head, [row], widths, right, show_header=has_head))
+            parts += map(Text, _notes_below(table, rows[number + 1], noted, width))
     elif widths:
-        parts.append(_grid(head, styled, widths, right, show_header=True))
+        parts.append(_grid(head, styled, widths, right, show_header=table.has_head))
     else:
         parts.append(_row_by_row(head, styled, width))
+    if layout.left_out and not continues:
+        parts += map(Text, _lines(_left_out_line(table, layout), width))
     needed = max(map(columns, head)) + _longest_word(rows)
     console = Console(
         file=out,
@@ -216,22 +327,40 @@ def _fitting_table(table: Table, width: int, out: TextIO) -> str:
     return "".join(_PADDING.sub(_reset, line) + "\n" for line in capture.get().splitlines())
 
 
-def _columns_beside(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the indexes of the columns that stand beside each other: without the notes, where a
-    row with them takes several lines."""
-    everything = list(range(len(table.columns)))
-    without_notes = [index for index in everything if index not in table.notes]
-    one_line = sum(_natural_widths(rows)) + len(_GAP) * (len(everything) - 1)
-    fits = bool(_column_widths([[row[index] for index in without_notes] for row in rows], width))
-    return without_notes if one_line > width and fits else everything
+def _left_out_line(table: Table, layout: _Layout) -> str:
+    names = [table.columns[index].upper() for index in sorted(layout.left_out)]
+    verb = "shows it" if len(names) == 1 else "shows them"
+    return f"({', '.join(names)}: no room on this terminal; {table.shown_by} {verb})"
 
 
-def _notes_below(table: Table, row: Sequence[str], width: int) -> list[str]:
-    """Return the notes of a row as lines, with the names of their columns."""
+class GrowingTable:
+    """A table whose rows are printed as they come, below each other."""
+
+    def __init__(self, table: Table, out: TextIO) -> None:
+        self._out = out
+        self._width = shutil.get_terminal_size().columns if is_terminal(out) else 0
+        rows = _printable_rows(table)
+        self._layout = _layout(table, rows, self._width) if self._width else None
+        self._widths = _natural_widths(rows)
+
+    def add(self, table: Table) -> None:
+        """Print the rows of a table that has the same columns, without its head."""
+        if not table.rows:
+            return
+        if self._layout is None:
+            lines = [row_line(row, self._widths) for row in table.rows]
+            self._out.write("".join(f"{line}\n" for line in lines))
+            return
+        continued = msgspec.structs.replace(table, has_head=False)
+        self._out.write(_fitting_table(continued, self._width, self._out, self._layout))
+
+
+def _notes_below(table: Table, row: Sequence[str], noted: Iterable[int], width: int) -> list[str]:
+    """Return the notes of a row as lines, with the names of their columns. noted: indexes."""
     notes = [
         f"{printable(table.columns[index])}: {row[index]}"
-        for index in sorted(table.notes)
-        if row[index]
+        for index in noted
+        if row[index] not in _NO_NOTE
     ]
     return textwrap.wrap(
         "; ".join(notes),
@@ -251,8 +380,10 @@ def _grid(
     *,
     show_header: bool,
 ) -> Any:
-    """Return rich's table of these rows, in columns of these widths."""
+    """Return rich's table of these rows, in columns of these widths. Cells are wrapped here: rich
+    counts wide characters once."""
     from rich.table import Table as Columns
+    from rich.text import Text
 
     grid = Columns(
         box=None,
@@ -264,8 +395,24 @@ def _grid(
     for index, (name, width) in enumerate(zip(head, widths, strict=True)):
         grid.add_column(name, width=width, justify="right" if index in right else "left")
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(
+            *(
+                Text(_wrapped(cell.plain, width), cell.style)
+                for cell, width in zip(row, widths, strict=True)
+            )
+        )
     return grid
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return a cell in lines of this many columns, broken between words."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and columns(lines[-1]) + 1 + columns(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "\n".join(lines)
 
 
 def _row_by_row(head: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> Any:
@@ -296,20 +443,37 @@ def _natural_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(columns(row[index]) for row in rows) for index in range(len(rows[0]))]
 
 
-def _column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+class _ColumnNeed(msgspec.Struct, frozen=True):
+    """Widths of a column: of its longest cell, and of its longest word."""
+
+    natural: int
+    word: int
+
+    def wanted(self, least: int, lines: int) -> int:
+        """Return the width at which its cells are easy to read: of at least so many characters, and
+        about so many lines at most (0: any number)."""
+        for_lines = -(-self.natural // lines) if lines else 0
+        return max(min(self.natural, least), min(for_lines, _WIDE_ENOUGH))
+
+
+def _needs(rows: Sequence[Sequence[str]]) -> list[_ColumnNeed]:
+    words = [
+        max(columns(word) for row in rows for word in row[index].split() or [""])
+        for index in range(len(rows[0]))
+    ]
+    return list(map(_ColumnNeed, _natural_widths(rows), words))
+
+
+def _column_widths(needs: Sequence[_ColumnNeed], width: int) -> list[int]:
     """Return the widths of the columns, [] where their longest words do not fit. Columns that need
     least get it first; the rest is for the others."""
-    natural = _natural_widths(rows)
-    widths = [
-        max(columns(word) for row in rows for word in row[index].split() or [""])
-        for index in range(len(natural))
-    ]
+    widths = [need.word for need in needs]
     left = width - len(_GAP) * (len(widths) - 1) - sum(widths)
     if left < 0:
         return []
-    needs = sorted((natural[index] - widths[index], index) for index in range(len(widths)))
-    for place, (need, index) in enumerate(needs):
-        more = min(need, left // (len(needs) - place))
+    order = sorted((need.natural - need.word, index) for index, need in enumerate(needs))
+    for place, (more_wanted, index) in enumerate(order):
+        more = min(more_wanted, left // (len(order) - place))
         widths[index] += more
         left -= more
     return widths
@@ -356,6 +520,11 @@ def _fold(name: str, length: int, head: int) -> str:
     """Return the first `head` characters and the last ones, in `length` characters."""
     tail = length - head - len(_FOLD)
     return name if len(name) <= length else f"{name[:head]}{_FOLD}{name[len(name) - tail :]}"
+
+
+def is_folded(text: str) -> bool:
+    """Return whether the text may be a folded name."""
+    return _FOLD in text
 
 
 def is_fold_of(text: str, name: str) -> bool:

@@ -14,11 +14,10 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.cli import whatif
-from chalicelib.cli.deployment_settings import on_this_machine, settings_here
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.live_cluster import live
 from chalicelib.cli.output import progress, warn
-from chalicelib.cli.policy_files import read_document
+from chalicelib.cli.policy_files import planned_policy
 from chalicelib.model.api_integers import unbounded_numbers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
@@ -202,8 +201,6 @@ def decided(inputs: PlanInputs, policy: Policy | None = None) -> PlannedCase:
 def _policy(args: argparse.Namespace, now: float) -> Policy:
     """Return the policy with its schedules applied at that instant."""
     from chalicelib.cli.option_overrides import with_options
-    from chalicelib.policy.admission import Admission, Purpose
-    from chalicelib.policy.load import load
     from chalicelib.policy.open_schedules import apply_schedules
     from chalicelib.runtime.mode_guard import permitted
 
@@ -211,11 +208,7 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
         name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem
     )
     if args.policy is not None:
-        policy, warnings = load(
-            read_document(str(args.policy)),
-            place=args.policy.name,
-            admission=Admission(on_this_machine(settings_here().deployment), Purpose.PLANNED),
-        )
+        policy, warnings = planned_policy(args.policy, args.policy.name)
         for warning in warnings:
             warn(warning)
         policy = apply_schedules(policy, now)

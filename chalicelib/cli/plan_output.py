@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from itertools import groupby
 
+import msgspec
+
 from chalicelib.cli.output import Block, Table
 from chalicelib.cli.plan_document import rule_key, unread_providers
 from chalicelib.model.disruption_reason import DisruptionReason
@@ -31,6 +33,25 @@ from chalicelib.views import lifecycle as lifecycle_view
 from chalicelib.views.cluster_view import coming_words
 
 _Rows = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+_NOTES = {
+    "Node groups": ("pods",),
+    "Nodes to remove": ("pods go to",),
+    "Nodes to restart": ("pods that leave it",),
+}
+"""Columns, by the title of a table, that a narrow terminal shows below their row."""
+_SPARE = {
+    "Node groups": ("min..max", "size"),
+    "Nodes to remove": ("how",),
+    "Nodes to restart": ("group",),
+    "Rules": ("from", "due or rate"),
+    "Headroom": ("on new nodes", "virtual pods"),
+    "Blocked removals": ("rule",),
+    "Nodes that are not consolidated": ("rule",),
+    "Nodes that should go": ("since",),
+    "Consolidation": ("disruption",),
+    "Pools": ("nodes without a price", "disruption"),
+}
+"""Columns, by the title of a table, that a narrow terminal may leave out, the first one first."""
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
 
 
@@ -96,10 +117,17 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
             block = table
         else:
             title, columns, rows = table
-            block = Table(columns, tuple(rows), title=title)
+            block = _narrowable(Table(columns, tuple(rows), title=title))
         if block.rows:
             blocks.append(block)
     return blocks
+
+
+def _narrowable(table: Table) -> Table:
+    """Return the table with what a narrow terminal may show below a row or leave out."""
+    spare = [table.columns.index(name) for name in _SPARE.get(table.title, ())]
+    notes = [table.columns.index(name) for name in _NOTES.get(table.title, ())]
+    return msgspec.structs.replace(table, spare=tuple(spare), notes=frozenset(notes))
 
 
 def _headroom_row(verdict: HeadroomVerdict) -> tuple[str, ...]:
@@ -261,7 +289,7 @@ def _removals_table(plan: Plan) -> Table:
         rows.append(tuple(cells))
     why_column = ("why",) if has_reasons else ()
     columns = ("node", "group", "how", *why_column, "pods go to")
-    return Table(columns, tuple(rows), title="Nodes to remove")
+    return _narrowable(Table(columns, tuple(rows), title="Nodes to remove"))
 
 
 def _consolidation_tables(plan: Plan) -> list[_Rows]:
@@ -353,7 +381,7 @@ def rules_table(
         rows.append((*cells, why))
     upcoming = () if next_times is None else ("next",)
     columns = ("rule", "pool", "from", "nodes", "due or rate", *upcoming, "why not (more)")
-    return Table(columns, tuple(rows), title="Rules")
+    return _narrowable(Table(columns, tuple(rows), title="Rules"))
 
 
 _ROWS = 4

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from chalicelib.cli.deployment_settings import settings_here
+from chalicelib.cli.deployment_settings import on_this_machine, settings_here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.admission import Admission, Purpose
@@ -41,6 +41,16 @@ def load_document(
         place=place,
         admission=Admission(judge, purpose),
         ask=lambda policy: mistakes(policy, judge),
+    )
+
+
+def planned_policy(path: Path, place: str) -> tuple[Policy, tuple[str, ...]]:
+    """Return the policy of a file that a plan is made with, and its warnings: it may name files of
+    this machine, and no secret has to exist. Raises InputErrors, OSError."""
+    return load(
+        read_document(str(path)),
+        place=place,
+        admission=Admission(on_this_machine(settings_here().deployment), Purpose.PLANNED),
     )
 
 

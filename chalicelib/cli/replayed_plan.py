@@ -19,12 +19,13 @@ import chalicelib
 from chalicelib.cli import compare
 from chalicelib.cli.output import Block, Table, emit, progress, warn
 from chalicelib.cli.plan_inputs import PlanInputs, with_bounds
-from chalicelib.cli.policy_files import load_document, read_document
+from chalicelib.cli.policy_files import place_of, planned_policy
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.policy.open_schedules import apply_schedules
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.replay.decision_place import DecisionReader
 from chalicelib.replay.recorded_decision import (
@@ -110,12 +111,15 @@ class OtherPolicy:
         return policy, plan
 
     def inputs(self, decision: RecordedDecision) -> tuple[Policy, Snapshot]:
-        """Return the policy under the cluster's name and with the pauses of that time,
-        and the snapshot with its bounds of groups. Raises BadInput for bounds that
-        contradict those of a group."""
+        """Return the policy under the cluster's name, with the pauses of that time and the
+        schedules that were open then, and the snapshot with its bounds of groups. Raises BadInput
+        for bounds that contradict those of a group."""
         recorded = decision.policy
         policy = msgspec.structs.replace(
-            self._policy, name=recorded.name, version=recorded.version, pauses=recorded.pauses
+            apply_schedules(self._policy, decision.now),
+            name=recorded.name,
+            version=recorded.version,
+            pauses=recorded.pauses,
         )
         return policy, with_bounds(
             decision.snapshot, policy.node_groups, place=self._place, warn=self._warn
@@ -128,8 +132,9 @@ class OtherPolicy:
 
 
 def read_policy(file: Path) -> OtherPolicy:
-    """Return the policy of a file. Raises InputErrors, OSError."""
-    policy, warnings = load_document(read_document(str(file)), str(file))
+    """Return the policy of a file, which is read as `plan` reads it. Raises InputErrors,
+    OSError."""
+    policy, warnings = planned_policy(file, place_of(str(file)))
     for text in warnings:
         warn(text)
     return OtherPolicy(policy, str(file))

@@ -134,14 +134,16 @@ def stored_policy(store: Store, name: str) -> StoredPolicy:
     raise BadInput(name, "no such cluster", f"did you mean {near[0]}?" if near else remedy)
 
 
-def only_cluster(store: Store, command: str) -> str:
-    """Return the only cluster. command: for the error. Raises BadInput where
-    there are several, or none."""
+def only_cluster(store: Store, command: str, otherwise: str = "") -> str:
+    """Return the only cluster. command: for the error; otherwise: what else helps where there are
+    several. Raises BadInput where there are several, or none."""
     names = store.policies.names()
     if len(names) == 1:
         return names[0]
     remedy = (
-        f"write one of {', '.join(names[:10])}" if names else "store a policy with outscaler apply"
+        f"write one of {', '.join(names[:10])}{otherwise}"
+        if names
+        else "store a policy with outscaler apply"
     )
     raise BadInput(command, "needs a cluster's name", remedy)
 

@@ -35,12 +35,13 @@ from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
 from chalicelib.policy.open_schedules import apply_schedules
 from chalicelib.reasons.text import sentence
+from chalicelib.reasons.words import counted
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import LastPass
 from chalicelib.views import cluster_view as views
 from chalicelib.views import rows as tables
-from chalicelib.views.cluster_view import Instant
+from chalicelib.views.cluster_view import Instant, instant
 from chalicelib.views.rows import ClusterRow, GroupRow
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
     from chalicelib.model.policy_permissions import Deployment
     from chalicelib.policy.settings.cluster_policy import Policy
     from chalicelib.store import JournalEntry, Store, StoredPolicy
+
+
+_SAME_TIME = 60.0
+"""Seconds between the last pass and the numbers of a table that need no word."""
 
 
 class StoredCluster(msgspec.Struct, frozen=True):
@@ -101,7 +106,7 @@ class StoredCluster(msgspec.Struct, frozen=True):
             case "groups":
                 return [row.name for row in self.groups]
             case "nodes":
-                rows = tables.node_rows(plan, self.overview, (), self.memory)
+                rows = tables.node_rows(plan, self.overview, (), self.memory, self.entries)
                 return [row.node for row in rows]
             case "pods" if plan is not None:
                 return [view.pod for view in views.pod_views(plan)]
@@ -226,7 +231,19 @@ def groups(cluster: StoredCluster) -> Listing:
     now = cluster.now
     decided = cluster.groups
     rows = (*decided, *tables.only_remembered(cluster.memory, decided, now))
-    return Listing(GROUPS, tuple(GROUPS.row(row, now) for row in rows))
+    older = _age_of_numbers(cluster, "Cpu and memory")
+    before = tuple(filter(None, (older,)))
+    return Listing(GROUPS, tuple(GROUPS.row(row, now) for row in rows), before=before)
+
+
+def _age_of_numbers(cluster: StoredCluster, columns: str) -> str:
+    """Return the line that says of when the numbers of the columns are, "" where the last pass is
+    hardly newer."""
+    decision = cluster.decision
+    seen_at = cluster.overview.at
+    if decision is None or not seen_at or decision.confirmed_at - seen_at < _SAME_TIME:
+        return ""
+    return f"{columns} are of {local_time(seen_at, cluster.now, sys.stdout)}."
 
 
 # -- the last decision
@@ -235,8 +252,15 @@ def groups(cluster: StoredCluster) -> Listing:
 def nodes(cluster: StoredCluster) -> Listing:
     """Return each node of the last decision: removed, unneeded or stays, and why."""
     plan = cluster.required().plan
-    rows = tables.node_rows(plan, cluster.overview, cluster.groups, cluster.memory)
-    return _of_decision(NODES, rows, cluster, "nodes")
+    rows = tables.node_rows(plan, cluster.overview, cluster.groups, cluster.memory, cluster.entries)
+    numbers_at = instant(cluster.overview.at)
+    listing = _of_decision(NODES, rows, cluster, "nodes", {"numbersAt": numbers_at})
+    seen = {node.name for node in cluster.overview.nodes}
+    unseen = sum(row.node not in seen for row in rows)
+    older = _age_of_numbers(cluster, "Cpu, memory and pods")
+    if older and unseen:
+        older += f" {counted(unseen, 'newer node')} {'has' if unseen == 1 else 'have'} none yet."
+    return msgspec.structs.replace(listing, before=(*listing.before, *filter(None, (older,))))
 
 
 def pods(cluster: StoredCluster) -> Listing:
@@ -249,9 +273,14 @@ def pods(cluster: StoredCluster) -> Listing:
 
 
 def _of_decision(
-    kind: TableKind[Any], items: Sequence[Any], cluster: StoredCluster, key: str
+    kind: TableKind[Any],
+    items: Sequence[Any],
+    cluster: StoredCluster,
+    key: str,
+    further: Mapping[str, Any] | None = None,
 ) -> Listing:
-    """Return what the last decision says of objects. key: of them in the JSON."""
+    """Return what the last decision says of objects. key: of them in the JSON, which has `further`
+    values before them."""
     now = cluster.now
     decision = cluster.required()
     blocked = decision.plan.paused
@@ -266,6 +295,7 @@ def _of_decision(
             "plan": decision.plan.id,
             "at": format_time(decision.at),
             "confirmedAt": format_time(decision.confirmed_at),
+            **(further or {}),
             key: rows,
         }
 

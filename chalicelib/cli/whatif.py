@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.cli.arguments import named, namespaced
+from chalicelib.cli.arguments import meant_group, named, namespaced
 from chalicelib.cli.output import warn
 from chalicelib.model.errors import BadInput
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
+from chalicelib.model.overview import GroupOverview
 from chalicelib.model.pod import Pod
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.bounded_files import content
@@ -53,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--group",
-        metavar="ID:max=N,min=N,size=N",
+        metavar="GROUP:max=N,min=N,size=N",
         action="append",
         default=[],
-        help="other bounds, or another target size, of a node group",
+        help="other bounds, or another target size, of a node group (its name or id)",
     )
 
 
@@ -95,7 +97,8 @@ def assume(
             says.append(f"pending as well: {many}")
     for text in args.group:
         name, bounds = _bounds(text)
-        group = named(name, {group.id: group for group in snapshot.groups}, "--group", "node group")
+        group = _meant_group(snapshot, name)
+        name = group.id
         before = {"min": group.min, "max": group.max, "size": group.target}
         snapshot, memory = what_if.with_bounds(snapshot, memory, name, bounds, now, options)
         changes = [
@@ -107,8 +110,18 @@ def assume(
     return snapshot, memory, tuple(says)
 
 
+def _meant_group(snapshot: Snapshot, text: str) -> NodeGroup:
+    """Return the node group that a person means by an id, a name or an alias. Raises BadInput."""
+    overviews = [
+        GroupOverview(group.id, group.name, group.provider, aliases=group.aliases)
+        for group in snapshot.groups
+    ]
+    key = meant_group(overviews, text, "--group")
+    return next(group for group in snapshot.groups if group.id == key)
+
+
 def _bounds(text: str) -> tuple[str, GroupBounds]:
-    """Parse `ID:max=50,min=2`; an id may contain colons. Raises BadInput."""
+    """Parse `GROUP:max=50,min=2`; an id may contain colons. Raises BadInput."""
     from chalicelib.plan.what_if import GroupBounds
 
     name, colon, settings = text.rpartition(":")
@@ -124,7 +137,9 @@ def _bounds(text: str) -> tuple[str, GroupBounds]:
         values[key] = int(value)
     if not name or not values:
         raise BadInput(
-            "--group", f"{text!r} says nothing", "write ID:max=50, and min= or size= behind commas"
+            "--group",
+            f"{text!r} says nothing",
+            "write GROUP:max=50, and min= or size= behind commas",
         )
     return name, GroupBounds(**values)
 

@@ -7,7 +7,7 @@ decision that planned it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,11 +16,15 @@ from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.page.charts import DAY
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.journal_lines import (
+    EVERY_KIND,
+    KINDS,
     FailingLine,
     OperationLine,
     OtherLine,
     PlanLine,
     RecoveredLine,
+    kind_of_operation,
+    kinds_of,
     line_of,
     sentence,
 )
@@ -39,7 +43,7 @@ class Event(msgspec.Struct, frozen=True):
     """One thing that happened. kind: growth, removal, repair, decision, passes, people or other.
     mark: up, down, bad or "". word: the tag, "" for none. began: epoch seconds, equal to `at` where
     it took no time. group: the id. plan: the id of the decision that led to it. folded: a pass that
-    changed nothing."""
+    changed nothing. words: that select it (KINDS)."""
 
     at: float
     began: float
@@ -52,6 +56,7 @@ class Event(msgspec.Struct, frozen=True):
     plan: str = ""
     failed: bool = False
     folded: bool = False
+    words: frozenset[str] = frozenset()
 
     @property
     def decided(self) -> float:
@@ -59,29 +64,14 @@ class Event(msgspec.Struct, frozen=True):
         return self.began
 
 
-FILTERS: dict[str, Callable[[Event], bool]] = {
-    "all": lambda _: True,
-    "growth": lambda event: event.kind == "growth",
-    "removal": lambda event: event.kind == "removal",
-    "failed": lambda event: event.failed,
-    "people": lambda event: event.kind == "people",
-}
-_PEOPLE = (
-    "policy",
-    "pause",
-    "resume",
-    "retry",
-    "release",
-    "claim-released",
-    "uninstalled",
-    "accept",
-)
-_KINDS = {
-    OperationKind.SCALE_UP: ("growth", "up"),
-    OperationKind.DELETE_NODES: ("removal", "down"),
-    OperationKind.DECREASE_TARGET: ("repair", "down"),
-    OperationKind.DELETE_INSTANCES: ("repair", "down"),
-    OperationKind.RESTART_NODE: ("repair", ""),
+FILTERS = (EVERY_KIND, *(kind.word for kind in KINDS if kind.on_page))
+"""Words that select events, in the order of the links."""
+_MARKS = {
+    OperationKind.SCALE_UP: "up",
+    OperationKind.DELETE_NODES: "down",
+    OperationKind.DECREASE_TARGET: "down",
+    OperationKind.DELETE_INSTANCES: "down",
+    OperationKind.RESTART_NODE: "",
 }
 
 
@@ -93,7 +83,7 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
     kind, mark, word, tone = "other", "", "", Tone.INFO
     match line:
         case OperationLine():
-            kind, mark = _KINDS[line.kind]
+            kind, mark = kind_of_operation(line.kind), _MARKS[line.kind]
             began -= line.seconds or 0.0
             failed = not line.succeeded
             undone = line.state is OperationState.ABANDONED
@@ -115,7 +105,18 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
             kind, word = "people", "by a person"
     folded = isinstance(line, PlanLine) and line.changes_nothing
     return Event(
-        entry.at, began, kind, mark, word, tone, text, entry.group, entry.plan, failed, folded
+        entry.at,
+        began,
+        kind,
+        mark,
+        word,
+        tone,
+        text,
+        entry.group,
+        entry.plan,
+        failed,
+        folded,
+        kinds_of(entry),
     )
 
 
@@ -165,9 +166,13 @@ def _without_repetition(events: Sequence[Event]) -> list[Event]:
 
 
 def selected(events: Sequence[Event], kind: str, group: str) -> list[Event]:
-    """Return the events of this kind (a key of FILTERS) and about this group; "" for all."""
-    permits = FILTERS.get(kind, FILTERS["all"])
-    return [event for event in events if permits(event) and group in ("", event.group)]
+    """Return the events of this kind (one of FILTERS) and about this group; "" for all."""
+    word = kind if kind in FILTERS and kind != EVERY_KIND else ""
+    return [
+        event
+        for event in events
+        if (not word or word in event.words) and group in ("", event.group)
+    ]
 
 
 class Lane(msgspec.Struct, frozen=True):

@@ -208,6 +208,8 @@ _TYPES: dict[str, Any] = {
     "uninstalled": UninstalledLine,
     "accept": AcceptLine,
 }
+_BY_PASSES = ("plan", "operation", "pass")
+"""Kinds of entries that no person causes."""
 _PLAIN = {
     "plan": "a decision of a pass",
     "operation": "an operation ended",
@@ -224,6 +226,59 @@ _PLAIN = {
     UNREADABLE: "this entry cannot be read",
 }
 """Sentences for entries whose facts are missing or of another type."""
+
+
+class LineKind(msgspec.Struct, frozen=True):
+    """Lines that people select by a word. text: what they are. also: further words. on_page: the
+    page has a link for it."""
+
+    word: str
+    text: str
+    also: tuple[str, ...] = ()
+    on_page: bool = False
+
+
+KINDS = (
+    LineKind("growth", "a group grew, or could not", ("scale-up",), on_page=True),
+    LineKind("removal", "nodes were removed, or could not be", ("scale-down",), on_page=True),
+    LineKind("repair", "a target, a machine or a node was repaired"),
+    LineKind("failed", "an operation or passes failed", ("failure",), on_page=True),
+    LineKind("people", "what a person did", ("person",), on_page=True),
+    LineKind("operation", _PLAIN["operation"]),
+    LineKind("plan", _PLAIN["plan"], ("decision",)),
+    LineKind("pass", _PLAIN["pass"], ("passes",)),
+    *(LineKind(kind, _PLAIN[kind]) for kind in _TYPES if kind not in _BY_PASSES),
+)
+"""The words by which the page and the command select lines. Those of the journal come last."""
+EVERY_KIND = "all"
+_OPERATIONS = {OperationKind.SCALE_UP: "growth", OperationKind.DELETE_NODES: "removal"}
+
+
+def kind_named(word: str) -> LineKind | None:
+    """Return what a word selects, None where it selects nothing."""
+    return next((kind for kind in KINDS if word in (kind.word, *kind.also)), None)
+
+
+def kind_of_operation(kind: OperationKind) -> str:
+    """Return the word of an operation: growth, removal or repair."""
+    return _OPERATIONS.get(kind, "repair")
+
+
+def kinds_of(entry: JournalEntry) -> frozenset[str]:
+    """Return the words of KINDS that select an entry."""
+    kinds = {entry.kind}
+    match line_of(entry):
+        case OperationLine() as operation:
+            kinds.add(kind_of_operation(operation.kind))
+            if not operation.succeeded:
+                kinds.add("failed")
+        case FailingLine():
+            kinds.add("failed")
+    if entry.kind in _TYPES and entry.kind not in _BY_PASSES:
+        kinds.add("people")
+    return frozenset(kinds)
+
+
 ERRORS = {  # by the class of the error
     "OutOfStock": "sold out",
     "QuotaExceeded": "the quota is used up",

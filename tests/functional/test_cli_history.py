@@ -10,7 +10,9 @@ import pytest
 
 from chalicelib.cli.commands import history
 from chalicelib.cli.commands.history import JournalFilter
+from chalicelib.cli.main import main
 from chalicelib.journal.journal import plan_entry
+from chalicelib.page.timeline import FILTERS, event_of, selected
 from chalicelib.store import JournalEntry, Store
 from tests.builders import cluster
 from tests.functional.conftest import ACCOUNT_NOW as NOW
@@ -79,7 +81,9 @@ def day(store: Store) -> Store:
 
 def test_history_is_sentences_with_what_is_under_way_first(day: Store, capsys: Said) -> None:
     del day
-    *lines, space, folded = printed(capsys, "history", SHOP)
+    lines = printed(capsys, "history", SHOP)
+    assert main(["history", SHOP]) == 0
+    notes = capsys.readouterr().err
     assert [tuple(re.split(" {3,}", line)) for line in lines] == [
         ("WHEN", "WHAT HAPPENED", "RESULT"),
         ("2026-11-18T11:05:59Z", "web grows from 2 to 4", "under way, 41s"),
@@ -97,7 +101,7 @@ def test_history_is_sentences_with_what_is_under_way_first(day: Store, capsys: S
             "paused removals of group web until 2026-11-18T12:06:40Z: sale, by me",
         ),
     ]
-    assert (space, folded) == ("", "(3 decisions without a change are not shown; --all)")
+    assert notes == "(3 decisions without a change are not shown; --all)\n"
 
 
 def test_history_on_a_terminal_has_local_times_with_their_zone(
@@ -113,7 +117,7 @@ def test_history_on_a_terminal_has_local_times_with_their_zone(
         "12:05",
     ]
     assert max(map(len, lines)) <= 100
-    assert screen("history", SHOP)[-3].split("  ")[0] == "Nov 17 12:06"
+    assert screen("history", SHOP)[-1].split("  ")[0] == "Nov 17 12:06"
 
 
 def test_history_with_all_shows_every_decision(day: Store, capsys: Said) -> None:
@@ -133,9 +137,11 @@ def test_history_with_all_shows_every_decision(day: Store, capsys: Said) -> None
 def test_lines_are_found_behind_many_decisions_without_a_change(store: Store, capsys: Said) -> None:
     operation(store, NOW - 9000, "succeeded", {"from": 1, "to": 3})
     quiet(store, 300)
-    lines = printed(capsys, "history", SHOP, "--limit", "3")
+    lines = printed(capsys, "history", SHOP, "--limit", "4")
     assert sum("web grew from 1 to 3" in line for line in lines) == 1
-    assert "(300 decisions without a change are not shown; --all)" in lines
+    assert main(["history", SHOP, "--limit", "4"]) == 0
+    notes = capsys.readouterr().err
+    assert notes == "(300 decisions without a change are not shown; --all)\n"
 
 
 def test_history_json_keeps_the_newest_entries_as_they_are_stored(day: Store, capsys: Said) -> None:
@@ -169,7 +175,9 @@ def test_filters_select_what_is_under_way_too(day: Store, capsys: Said) -> None:
 def test_history_without_a_line_says_so(empty: Store, capsys: Said) -> None:
     empty.policies.put(SHOP, "x", "d", None)
     assert "stored version 1 of the policy" in printed(capsys, "history", SHOP)[1]
-    assert printed(capsys, "history", SHOP, "--kind", "pause") == ["nothing of it has happened"]
+    assert printed(capsys, "history", SHOP, "--kind", "pause") == []
+    assert main(["history", SHOP, "--kind", "pause"]) == 0
+    assert capsys.readouterr().err == "nothing of it has happened\n"
 
 
 def test_followed_lines_are_sentences_without_quiet_decisions(store: Store, capsys: Said) -> None:
@@ -183,3 +191,80 @@ def test_followed_lines_are_sentences_without_quiet_decisions(store: Store, caps
         capsys.readouterr().out.splitlines()[-1]
         == "2026-11-18T11:06:41Z   burst grew from 1 to 3   done in 1m3s"
     )
+
+
+KINDS_SHOWN = {
+    "growth": {"web grew from 1 to 3", "burst could not grow", "web did not grow"},
+    "scale-up": {"web grew from 1 to 3", "burst could not grow", "web did not grow"},
+    "removal": {"w-1, w-2 were removed"},
+    "failed": {"burst could not grow", "web did not grow"},
+    "people": {"paused removals"},
+    "pause": {"paused removals"},
+    "repair": set(),
+}
+
+
+@pytest.mark.parametrize("word", KINDS_SHOWN)
+def test_words_of_the_page_select_the_same_lines_of_history(
+    word: str, day: Store, capsys: Said
+) -> None:
+    shown = {line for lines in KINDS_SHOWN.values() for line in lines}
+    text = "\n".join(printed(capsys, "history", SHOP, "--kind", word))
+    assert {line for line in shown if line in text} == KINDS_SHOWN[word]
+    assert ("web grows from 2 to 4" in text) is (word in ("growth", "scale-up"))
+    canonical = {"scale-up": "growth"}.get(word, word)
+    if canonical in FILTERS:
+        events = [event_of(entry, {}) for entry in day.journal.recent(SHOP, 50)]
+        on_page = {event.text for event in selected(events, canonical, "")}
+        assert {line for line in shown if any(line in one for one in on_page)} == KINDS_SHOWN[word]
+
+
+def test_every_word_of_the_page_is_a_kind_of_history(day: Store, capsys: Said) -> None:
+    del day
+    for word in FILTERS:
+        printed(capsys, "history", SHOP, "--kind", word)
+    assert printed(capsys, "history", SHOP, "--kind", "all") == printed(capsys, "history", SHOP)
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"), [("foo", ""), ("growht", "growth"), ("operatoin", "operation")]
+)
+def test_unknown_kinds_are_refused_with_the_right_words(
+    word: str, nearest: str, day: Store, capsys: Said
+) -> None:
+    del day
+    assert main(["history", SHOP, "--kind", word]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{word!r} is not one of growth, removal, repair, failed, people, operation" in said.err
+    assert ("did you mean" in said.err) is bool(nearest)
+    assert nearest in said.err
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("arguments", [(), ("--all",), ("--kind", "operation")])
+def test_limit_of_history_counts_lines_that_are_shown(
+    limit: int, arguments: tuple[str, ...], store: Store, capsys: Said
+) -> None:
+    plan = cluster().node("n", "4").group("web").plan()
+    for number in range(20):
+        at = NOW - 9000 + number * 10
+        decided = plan_entry(msgspec.structs.replace(plan, at=at, id=f"p{number}"))
+        facts = dict(decided.facts, scaleUps=1)
+        store.journal.append(SHOP, msgspec.structs.replace(decided, body="", facts=facts))
+        operation(store, at + 5, "succeeded", {"from": 1, "to": 3}, plan=f"p{number}")
+    quiet(store, 4, NOW - 9000 + 55)
+    lines = printed(capsys, "history", SHOP, "--limit", str(limit), *arguments)
+    assert sum(bool(re.match(r"20\d\d-", line)) for line in lines) == limit
+
+
+def test_followed_history_begins_with_as_many_lines_as_the_limit(
+    store: Store, capsys: Said
+) -> None:
+    for number in range(6):
+        operation(store, NOW - 9000 + number, "succeeded", {"from": number, "to": 9})
+    quiet(store, 20)
+    history.follow(
+        store, SHOP, JournalFilter(), 3, "table", lambda _: None, rounds=3, everything=False
+    )
+    assert len(capsys.readouterr().out.splitlines()) == 3

@@ -140,7 +140,7 @@ def test_pause_is_stored_shown_and_written_to_the_journal_with_its_author(
     )
     assert main(["get", "clusters"]) == 0
     assert (
-        capsys.readouterr().out.splitlines()[0]
+        capsys.readouterr().err.splitlines()[0]
         == f"{NAME}: PAUSED until {until} by {ME}: release test"
     )
     assert answer(capsys, "get", "clusters")[0]["pauses"][0]["until"] == until
@@ -443,7 +443,7 @@ def test_nodes_and_waiting_pods_of_the_last_decision_are_listed(store: Store, ca
     assert pods["default/huge-00003"] == "unschedulable"
     assert set(pods.values()) == {"unschedulable", "newNode", "fitsExisting"}
     assert main(["get", "pods", NAME]) == 0
-    assert "Decided at" in capsys.readouterr().out
+    assert "Decided at" in capsys.readouterr().err
 
 
 def test_history_is_filtered_by_kind_group_and_operation(store: Store, capsys: Said) -> None:

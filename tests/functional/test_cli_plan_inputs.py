@@ -430,7 +430,15 @@ def kubeconfig(folder: Path, server: str, token: str = "t", *, insecure: bool = 
 def test_server_that_does_not_answer_is_named(tmp_path: Path, capsys: Said) -> None:
     file = kubeconfig(tmp_path, "http://127.0.0.1:9")
     line = refused(capsys, "--kubeconfig", file, "--node-groups", tmp_path / "none.json")
-    assert "the connection to 127.0.0.1:9 failed; check the server of kubeconfig file" in line
+    why = "it refuses connections on this port; check the server of kubeconfig file"
+    assert f"the connection to 127.0.0.1:9 failed: {why}" in line
+
+
+@pytest.mark.usefixtures("saved")
+def test_server_whose_name_is_unknown_is_named(tmp_path: Path, capsys: Said) -> None:
+    file = kubeconfig(tmp_path, "https://api.cluster.invalid:6443")
+    line = refused(capsys, "--kubeconfig", file, "--node-groups", tmp_path / "none.json")
+    assert "the connection to api.cluster.invalid:6443 failed: DNS does" in line
 
 
 @pytest.mark.usefixtures("saved")

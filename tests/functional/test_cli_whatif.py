@@ -436,3 +436,34 @@ def test_what_if_works_on_a_live_cluster(tmp_path: Path, capsys: Said) -> None:
         "pending as well: 3 pods, shop/front-added-1 to shop/front-added-3"
     ]
     assert asked_for(answer) >= {f"shop/front-added-{number}" for number in (1, 2, 3)}
+
+
+WORKERS = "MachineDeployment/east/workers"
+
+
+@pytest.fixture
+def long_ids(folder: Path) -> Path:
+    """Group b has a long id, and two further groups have the same short name."""
+    manifest = folder / "manifest.json"
+    document = json.loads(manifest.read_text())
+    group, other = document["nodeGroups"]
+    twins = [{**other, "id": f"MachineDeployment/{place}/twin"} for place in ("east", "west")]
+    groups = [group, {**other, "id": WORKERS}, *twins]
+    manifest.write_text(json.dumps({"nodeGroups": groups}))
+    return folder
+
+
+@pytest.mark.usefixtures("long_ids")
+@pytest.mark.parametrize("name", ["workers", "WORKERS", WORKERS, "MachineD…t/workers"])
+def test_what_if_takes_the_short_name_of_a_group(name: str, plan: Plan) -> None:
+    answer = plan("--group", f"{name}:max=9,min=1")
+    assert answer["assumed"] == [
+        f"node group {WORKERS} has min 1 instead of 0, max 9 instead of 5",
+    ]
+
+
+def test_short_name_of_several_groups_is_refused_with_them(long_ids: Path, capsys: Said) -> None:
+    assert main(["plan", "--snapshot", str(long_ids), "--group", "twin:max=3"]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("--group: 'twin' is 2 node groups; write one of MachineDeployment/east/")
+    assert "MachineDeployment/west/twin" in line

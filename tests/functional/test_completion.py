@@ -188,6 +188,17 @@ def test_deployments_are_those_that_login_has_kept(
     assert "rbac" in complete("outscaler manifests ")
 
 
+def test_command_behind_a_stage_is_completed(complete: Complete) -> None:
+    assert "groups" in complete("outscaler --stage dev get gro")
+    assert "groups" in complete("outscaler --stage=dev get gro")
+    assert "history" in complete("outscaler --stage dev his")
+
+
+def test_kinds_of_history_and_columns_of_get_are_completed(complete: Complete) -> None:
+    assert complete("outscaler history shop --kind gro") == ["growth"]
+    assert complete("outscaler get nodes shop --sort-by mem") == ["memory"]
+
+
 def test_names_that_would_do_more_in_a_shell_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["web", "a\nrm -rf x", "\x1b[2J", "--all", "", "pool a"]
     monkeypatch.setattr(completion, "read_names", lambda args, kind: names)

@@ -329,3 +329,30 @@ def test_file_that_is_not_of_login_is_one_line_with_its_name(
     said = refusal(capsys, "config")
     assert said.startswith(f"{profile}: cannot be read (")
     assert said.count("\n") == 1
+
+
+def test_stage_may_precede_the_command(profile: Path, capsys: Said) -> None:
+    del profile
+    for stage in SETTINGS:
+        answer(capsys, "login", stage)
+    for stage in SETTINGS:
+        behind = answer(capsys, "config", "--stage", stage)
+        assert answer(capsys, "--stage", stage, "config") == behind
+        assert answer(capsys, f"--stage={stage}", "config") == behind
+        other = next(name for name in SETTINGS if name != stage)
+        assert answer(capsys, "--stage", other, "config", "--stage", stage) == behind
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--stage",), "outscaler --stage: names no deployment; write --stage NAME COMMAND"),
+        (("--stage", "dev"), "outscaler: no command is given"),
+        (("--stage", "dev", "gett"), "outscaler: 'gett' is not a command; did you mean get?"),
+    ],
+)
+def test_stage_without_a_command_is_refused(
+    arguments: tuple[str, ...], says: str, capsys: Said
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(says)

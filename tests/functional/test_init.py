@@ -121,7 +121,7 @@ def test_init_asks_five_questions_and_asks_again(
         (("--name", "a", "--provider", "gcp"), "--provider: 'gcp' is not a provider"),
         (
             ("--name", "a", "--provider", "huaweicloud", "--location", "x"),
-            "--location: is not 2 words",
+            "--location: 'x' is not 2 words",
         ),
         (("--name", "a", "--provider", "exoscale", "--location", "no_zone"), "zone"),
     ],
@@ -201,3 +201,18 @@ def test_init_does_not_replace_a_file(tmp_path: Path, capsys: Said) -> None:
     assert main(["init", str(policy)]) == 2
     assert policy.read_text() == "mine"
     assert "exists already" in capsys.readouterr().err
+
+
+def test_empty_answer_is_the_default_or_is_told_what_is_needed(
+    monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    lines = ["", "prod", "", "exoscale", "", "ch-gva-2", "", ""]
+    monkeypatch.setattr("sys.stdin", Keyboard("\n".join(lines) + "\n"))
+    assert main(["init"]) == 0
+    said = capsys.readouterr()
+    assert "maxNodesTotal" not in said.out
+    needed = [line for line in said.err.splitlines() if "An answer is needed: " in line]
+    assert len(needed) == 3
+    assert "Name of the cluster (small letters, digits, dashes)." in needed[0]
+    assert "exoscale" in needed[1]
+    assert "Zone, such as ch-gva-2." in needed[2]

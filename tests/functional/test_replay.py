@@ -17,6 +17,7 @@ from typing import Any
 import boto3
 import msgspec
 import pytest
+import yaml
 from moto import mock_aws
 
 from chalicelib import __version__
@@ -375,6 +376,35 @@ def test_replay_with_another_policy_shows_both_plans(
     assert main(["replay", str(files(folder)[0]), "--with-policy", str(policy), "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)["comparison"]["difference"]
     assert found["nodes"][0] > found["nodes"][1] == 0
+
+
+def test_replay_takes_a_policy_as_plan_does(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "what-if.yaml"
+    whatif = yaml.safe_load(document(nodeGroups=[_bounded(1)]))
+    whatif["metadata"]["name"] = "another"
+    whatif["spec"]["kubernetes"] = {"kubeconfigSecret": "nobody/permits/this"}
+    policy.write_text(yaml.safe_dump(whatif))
+    for words in ((str(files(folder)[0]),), ("--cluster", "shop", "--from", str(folder))):
+        assert main(["replay", *words, "--with-policy", str(policy), "-o", "json"]) == 0
+        assert capsys.readouterr().out
+
+
+def test_schedules_of_the_other_policy_are_those_open_at_the_decision(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    always = {"name": "always", "groups": [WORKERS], "cron": "0 * * * *", "duration": "1h"}
+    policy = tmp_path / "policy.yaml"
+    changed = []
+    for most in (1, 9):
+        schedule = {**always, "max": most}
+        policy.write_text(document(nodeGroups=[_bounded(9)], schedules=[schedule]))
+        words = ["--with-policy", str(policy), "-o", "json"]
+        assert main(["replay", str(files(folder)[0]), *words]) == 0
+        difference = json.loads(capsys.readouterr().out)["comparison"]["difference"]
+        changed.append(difference["nodes"][1])
+    assert changed[0] == 0 < changed[1]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SHELLS = ("bash", "zsh", "fish")
 WAITED = 2.0
 """Seconds for the names from the tables."""
+_STAGE_BEFORE = "stage_before"
+"""The attribute of a --stage that precedes the command."""
 _CLUSTERS, _GROUPS, _NODES = "clusters", "groups", "nodes"
 
 
@@ -60,11 +62,15 @@ def complete() -> None:
 
 def typed_parser(line: str) -> argparse.ArgumentParser:
     """Return a parser with every command, and the arguments of the one that the line names."""
-    from chalicelib.cli.main import COMMANDS, CommandParser, parser_of
+    from chalicelib.cli.main import COMMANDS, STAGE, CommandParser, parser_of
 
     words = line.split()[1:]
+    while words and words[0].partition("=")[0] == STAGE:
+        words = words[1 if "=" in words[0] else 2 :]
     named = words[0] if words and (len(words) > 1 or line.endswith(" ")) else ""
     parser = CommandParser(prog="outscaler", allow_abbrev=False)
+    action = parser.add_argument(STAGE, dest=_STAGE_BEFORE, metavar="NAME")
+    action.completer = _deployments  # type: ignore[attr-defined]
     commands = parser.add_subparsers(metavar="COMMAND")
     for command in COMMANDS:
         parents = [parser_of(command)] if command.name == named else []
@@ -232,7 +238,8 @@ def read_names(args: argparse.Namespace, kind: str) -> list[str]:
         "policy_table": "",
         **{key: value for key, value in vars(args).items() if value is not None},
     }
-    with stage_chosen(getattr(args, "stage", None) or ""):
+    stage = getattr(args, "stage", None) or getattr(args, _STAGE_BEFORE, None)
+    with stage_chosen(stage or ""):
         store: Store = open_store(argparse.Namespace(**tables))
         cluster, clusters = _cluster_of(args), list(store.policies.names())
         if kind == _CLUSTERS:

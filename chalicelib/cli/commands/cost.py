@@ -305,7 +305,8 @@ def _costs(bill: BillView, key: str, names: Mapping[str, str]) -> Table:
             )
             for row in machines
         )
-        return Table(columns, rows, right=frozenset(range(1, len(columns))))
+        right = frozenset(range(1, len(columns)))
+        return Table(columns, rows, right=right, spare=(7, 4, 5))
     workloads = bill.namespaces if key == "namespace" else bill.owners
     total = bill.parts.paid
     return Table(

@@ -7,6 +7,7 @@ the last decision in the table, so no command needs access to the cluster.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -16,10 +17,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.cli import stored_rows
-from chalicelib.cli.arguments import duration, not_one_of, unknown
-from chalicelib.cli.columns import GROUPS, NODES
-from chalicelib.cli.listing import Listing, Row, TableKind
-from chalicelib.cli.output import emit, one_line, row_line, warn, with_local_times
+from chalicelib.cli.arguments import duration, not_one_of, unfolded, unknown
+from chalicelib.cli.columns import CLAIMS, CLUSTERS, GROUPS, NODES, OPERATIONS, PODS
+from chalicelib.cli.listing import Listing, Row, TableKind, of_all_clusters
+from chalicelib.cli.output import (
+    GrowingTable,
+    add_head_argument,
+    emit,
+    one_line,
+    show_answer,
+    warn,
+    with_local_times,
+)
 from chalicelib.cli.store_access import add_table_argument, only_cluster, open_store, stored_policy
 from chalicelib.cli.stored_rows import StoredCluster
 from chalicelib.model.errors import BadInput
@@ -34,13 +43,16 @@ OUTPUTS = ("table", "wide", "name", "json", "yaml")
 EVERY = 5.0
 """Seconds between two reads of --watch."""
 _SHORTEST, _LONGEST = 1.0, 3600.0
+_TABLES = ("table", "wide")
 
 
 class Thing(msgspec.Struct, frozen=True):
-    """What can be shown. names: the first one is shown in help. rows: None for what is no table."""
+    """What can be shown. names: the first one is shown in help. rows, kind: None for what is no
+    table."""
 
     names: tuple[str, ...]
     rows: Callable[[Store, str], Listing] | None = None
+    kind: TableKind[Any] | None = None
     of_all: bool = False
     """Whether it is of all clusters."""
 
@@ -51,22 +63,31 @@ class Thing(msgspec.Struct, frozen=True):
 
 
 THINGS = (
-    Thing(("clusters", "cluster", "cl"), lambda store, _: stored_rows.clusters(store), of_all=True),
+    Thing(
+        ("clusters", "cluster", "cl"),
+        lambda store, _: stored_rows.clusters(store),
+        CLUSTERS,
+        of_all=True,
+    ),
     Thing(
         ("groups", "group", "gr"),
         lambda store, name: stored_rows.groups(StoredCluster.read(store, name, entries=200)),
+        GROUPS,
     ),
     Thing(
         ("nodes", "node", "no"),
-        lambda store, name: stored_rows.nodes(StoredCluster.read(store, name)),
+        lambda store, name: stored_rows.nodes(StoredCluster.read(store, name, entries=50)),
+        NODES,
     ),
     Thing(
-        ("pods", "pod", "po"), lambda store, name: stored_rows.pods(StoredCluster.read(store, name))
+        ("pods", "pod", "po"),
+        lambda store, name: stored_rows.pods(StoredCluster.read(store, name)),
+        PODS,
     ),
-    Thing(("operations", "operation", "op"), stored_rows.operations),
+    Thing(("operations", "operation", "op"), stored_rows.operations, OPERATIONS),
     Thing(("policy", "policies")),
     Thing(("breaker", "brake")),
-    Thing(("claims", "claim"), lambda store, _: stored_rows.claims(store), of_all=True),
+    Thing(("claims", "claim"), lambda store, _: stored_rows.claims(store), CLAIMS, of_all=True),
 )
 _OLD_WORDS = {"brake": "breaker"}
 
@@ -77,7 +98,7 @@ def thing_named(word: str) -> Thing | None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add THING, CLUSTER, NAME, -l, -w and --table."""
+    """Add THING, CLUSTER, NAME, -l, -w, the arguments of rows and --table."""
     words = ", ".join(
         "|".join(dict.fromkeys(thing.names)) for thing in THINGS if thing.name != "breaker"
     )
@@ -117,7 +138,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="how often --watch looks (default: 5s)",
     )
+    _add_row_arguments(parser)
     add_table_argument(parser)
+
+
+def _add_row_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add -A, --sort-by and --no-headers."""
+    parser.add_argument(
+        "-A",
+        "--all-clusters",
+        action="store_true",
+        help="the rows of every cluster, with a column for it",
+    )
+    action = parser.add_argument(
+        "--sort-by",
+        default="",
+        metavar="COLUMN",
+        help="order of the rows, such as age or min..max; also a column of -o wide",
+    )
+    action.completer = _column_words  # type: ignore[attr-defined]
+    add_head_argument(parser)
+
+
+def _column_words(parsed_args: argparse.Namespace, **_: object) -> Sequence[str]:
+    """Complete --sort-by with the columns of what is listed."""
+    thing = thing_named(str(getattr(parsed_args, "what", None) or "clusters").partition("/")[0])
+    kind = thing.kind if thing is not None else None
+    return [column.word for column in kind.columns] if kind is not None else []
 
 
 def _what(text: str) -> str:
@@ -144,21 +191,49 @@ def run(args: argparse.Namespace) -> int:
     names = tuple(filter(None, (name, *args.names)))
     store = open_store(args)
     if thing.of_all:
-        cluster, names = "", tuple(filter(None, (args.name, *names)))
+        clusters: tuple[str, ...] = ("",)
+        names = tuple(filter(None, (args.name, *names)))
+    elif args.all_clusters:
+        if args.name or names:
+            raise BadInput("-A", "is all clusters, and one is named", "take -A or the name out")
+        clusters = tuple(store.policies.names())
     else:
-        cluster = args.name or only_cluster(store, f"outscaler get {thing.name}")
+        cluster = args.name or only_cluster(
+            store, f"outscaler get {thing.name}", ", or -A for all clusters"
+        )
         stored_policy(store, cluster)
+        clusters = (cluster,)
     if thing.rows is None:
-        return _show_one(store, thing, cluster, args)
-    read = thing.rows
+        return _show_one(store, thing, clusters, args)
+    read = _read_all if args.all_clusters and not thing.of_all else _read_one
 
     def listing() -> Listing:
-        return _chosen(read(store, cluster), names, args.selector)
+        rows = _chosen(read(thing, store, clusters), names, args.selector)
+        return rows.sorted_by(args.sort_by) if args.sort_by else rows
 
     if args.watch:
-        return watch(listing, args.output, lambda: time.sleep(args.interval))
-    _print(listing(), args.output)
+        pause = functools.partial(time.sleep, args.interval)
+        return watch(listing, args.output, pause, has_head=args.has_head)
+    _print(listing(), args.output, has_head=args.has_head)
     return 0
+
+
+def _read_one(thing: Thing, store: Store, clusters: Sequence[str]) -> Listing:
+    assert thing.rows is not None
+    return thing.rows(store, clusters[0])
+
+
+def _read_all(thing: Thing, store: Store, clusters: Sequence[str]) -> Listing:
+    """Return the rows of these clusters. Those that have none yet are said on standard error."""
+    assert thing.rows is not None
+    assert thing.kind is not None
+    listings: dict[str, Listing] = {}
+    for cluster in clusters:
+        try:
+            listings[cluster] = thing.rows(store, cluster)
+        except BadInput as error:
+            warn(str(error))
+    return of_all_clusters(listings) if listings else Listing(thing.kind, ())
 
 
 def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
@@ -167,6 +242,7 @@ def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
     rows = listing.rows
     if names:
         known = {alias for row in rows for alias in (row.name, *row.aliases)}
+        names = tuple(unfolded(name, known) for name in names)
         for name in names:
             if name not in known:
                 raise unknown(name, [row.name for row in rows], "NAME", listing.kind.word)
@@ -179,53 +255,71 @@ def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
     )
 
 
-def _print(listing: Listing, output: str) -> None:
+def _print(listing: Listing, output: str, *, has_head: bool = True) -> None:
+    """Print the rows. What is said about them goes to standard error."""
     if output == "name":
         sys.stdout.write("".join(f"{_full_name(listing, row)}\n" for row in listing.rows))
         return
-    form = "table" if output == "wide" else output
-    emit(form, listing.data, lambda: [*listing.before, listing.table(wide=output == "wide")])
+    if output in _TABLES:
+        table = listing.table(wide=output == "wide")
+        show_answer(msgspec.structs.replace(table, has_head=has_head), listing.before)
+        return
+    emit(output, listing.data, list)
 
 
 def _full_name(listing: Listing, row: Row) -> str:
     return one_line(f"{listing.kind.word}/{row.name}")
 
 
-def _show_one(store: Store, thing: Thing, cluster: str, args: argparse.Namespace) -> int:
-    """Print the policy or the circuit breaker, which are no tables."""
-    if args.watch or args.selector or args.names:
-        given = next(
-            flag
-            for flag, value in (("-w", args.watch), ("-l", args.selector), ("NAME", True))
-            if value
-        )
+def _show_one(store: Store, thing: Thing, clusters: Sequence[str], args: argparse.Namespace) -> int:
+    """Print the policies or the circuit breakers of clusters, which are no tables."""
+    flags = (
+        ("-w", args.watch),
+        ("-l", args.selector),
+        ("--sort-by", args.sort_by),
+        ("NAME", args.names),
+    )
+    given = next((flag for flag, value in flags if value), "")
+    if given:
         raise BadInput(given, f"belongs to tables, and {thing.name} is none", "take it out")
     if args.output == "name":
-        sys.stdout.write(f"{thing.name}/{cluster}\n")
+        sys.stdout.write("".join(f"{thing.name}/{cluster}\n" for cluster in clusters))
     elif thing.name == "policy":
-        _show_policy(store, cluster, args.output)
+        _show_policies(store, clusters, args)
     else:
-        view = views.breaker_view(store.memory.look(cluster), time.time())
+        now = time.time()
+        every = [
+            (cluster, views.breaker_view(store.memory.look(cluster), now)) for cluster in clusters
+        ]
+        data = [{"name": cluster, **as_json(view)} for cluster, view in every]
+        lines = [
+            f"{cluster}: {with_local_times(view.line, now, sys.stdout)}" for cluster, view in every
+        ]
         form = "table" if args.output == "wide" else args.output
-        line = with_local_times(view.line, time.time(), sys.stdout)
-        emit(form, {"name": cluster, **as_json(view)}, lambda: [f"{cluster}: {line}"])
+        emit(form, data if args.all_clusters else data[0], lambda: ["\n".join(lines)])
     return 0
 
 
-def _show_policy(store: Store, cluster: str, output: str) -> None:
+def _show_policies(store: Store, clusters: Sequence[str], args: argparse.Namespace) -> None:
     """Print the stored text for table and yaml: it is YAML, and its comments must be kept."""
-    stored = stored_policy(store, cluster)
-    if output in ("table", "wide", "yaml"):
-        sys.stdout.write(stored.text if stored.text.endswith("\n") else f"{stored.text}\n")
+    policies = [stored_policy(store, cluster) for cluster in clusters]
+    if args.output in (*_TABLES, "yaml"):
+        texts = [
+            stored.text if stored.text.endswith("\n") else f"{stored.text}\n" for stored in policies
+        ]
+        sys.stdout.write("---\n".join(texts))
         return
-    data = {
-        "name": stored.name,
-        "version": stored.version,
-        "storedAt": instant(stored.stored_at),
-        "digest": stored.digest,
-        "text": stored.text,
-    }
-    emit(output, data, list)
+    data = [
+        {
+            "name": stored.name,
+            "version": stored.version,
+            "storedAt": instant(stored.stored_at),
+            "digest": stored.digest,
+            "text": stored.text,
+        }
+        for stored in policies
+    ]
+    emit(args.output, data if args.all_clusters else data[0], list)
 
 
 # -- -l
@@ -265,13 +359,18 @@ def _same(one: str, other: str) -> bool:
 
 
 def watch(
-    read: Callable[[], Listing], output: str, wait: Callable[[], None], rounds: int | None = None
+    read: Callable[[], Listing],
+    output: str,
+    wait: Callable[[], object],
+    rounds: int | None = None,
+    *,
+    has_head: bool = True,
 ) -> int:
     """Print the listing, then each row that is new or has changed, and the names of those that are
     gone. A row is an object on one line with -o json. rounds: how often it is read; None: until the
     process is interrupted. Returns 0."""
     before: dict[str, Row] | None = None
-    widths: list[int] = []
+    growing: GrowingTable | None = None
     while rounds is None or rounds > 0:
         try:
             listing = read()
@@ -287,11 +386,15 @@ def watch(
             )
             gone = sorted(set(before or ()) - {row.name for row in listing.rows})
             part = msgspec.structs.replace(listing, rows=changed)
-            if before is None and output in ("table", "wide"):
-                _print(listing, output)
-                widths = _widths(listing, wide=output == "wide")
+            if output in _TABLES:
+                if growing is None:
+                    growing = GrowingTable(listing.table(wide=output == "wide"), sys.stdout)
+                    _print(listing, output, has_head=has_head)
+                else:
+                    gone_cells = [before[name].cells for name in gone] if before else []
+                    _print_changed_rows(part, gone_cells, output, growing)
             else:
-                _print_changes(part, gone, output, widths)
+                _print_changes(part, output)
             sys.stdout.flush()
             before = {row.name: row for row in listing.rows}
         rounds = None if rounds is None else rounds - 1
@@ -304,22 +407,23 @@ def _state(row: Row | None) -> tuple[object, ...] | None:
     return row.state if row is not None else None
 
 
-def _widths(listing: Listing, *, wide: bool) -> list[int]:
-    table = listing.table(wide=wide)
-    return [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+def _print_changed_rows(
+    listing: Listing, gone: Sequence[tuple[str, ...]], output: str, growing: GrowingTable
+) -> None:
+    """Print changed rows, and those that are gone with this word behind their names."""
+    table = listing.table(wide=output == "wide")
+    names = listing.names_first
+    rows_gone = []
+    for cells in gone:
+        blank = ("",) * (len(table.columns) - names - 1)
+        rows_gone.append((*cells[:names], "gone", *blank)[: len(table.columns)])
+    growing.add(msgspec.structs.replace(table, rows=(*table.rows, *rows_gone)))
 
 
-def _print_changes(listing: Listing, gone: list[str], output: str, widths: list[int]) -> None:
-    lines: list[str] = []
-    if output in ("table", "wide"):
-        lines = [row_line(row.cells[: len(widths)], widths) for row in listing.rows]
-        lines += [row_line((name, "gone"), widths) for name in gone]
-    elif output == "json":
+def _print_changes(listing: Listing, output: str) -> None:
+    if output == "json":
         lines = [json.dumps(row.data, ensure_ascii=False) for row in listing.rows]
-    elif listing.rows:
-        if output == "yaml":
-            lines = ["---"]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
+    elif listing.rows:
+        sys.stdout.write("---\n" if output == "yaml" else "")
         _print(listing, output)
-        return
-    sys.stdout.write("".join(f"{line}\n" for line in lines))

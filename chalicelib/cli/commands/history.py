@@ -21,14 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from chalicelib.cli.arguments import not_one_of
 from chalicelib.cli.commands.shadow import add_since_argument, show
 from chalicelib.cli.output import (
-    Block,
     Styled,
     Table,
+    add_head_argument,
     emit,
     local_time,
     row_line,
+    show_answer,
     warn,
     with_local_times,
 )
@@ -40,7 +42,17 @@ from chalicelib.reasons.text import disruption_words
 from chalicelib.reasons.words import counted
 from chalicelib.store.errors import StoreError
 from chalicelib.views.cluster_view import instant
-from chalicelib.views.journal_lines import PlanLine, line_of, operation_of, sentence
+from chalicelib.views.journal_lines import (
+    EVERY_KIND,
+    KINDS,
+    PlanLine,
+    kind_named,
+    kind_of_operation,
+    kinds_of,
+    line_of,
+    operation_of,
+    sentence,
+)
 from chalicelib.views.rows import short_name
 
 if TYPE_CHECKING:
@@ -55,10 +67,12 @@ _PAGE = 200
 _FOLDED = 2000
 _AT_ONCE = 500
 _OVERLAP = 120.0  # seconds; a function writes no entry that is older than this
+_KIND_WORDS = (*(kind.word for kind in KINDS), EVERY_KIND)
 
 
 class JournalFilter(msgspec.Struct, frozen=True):
-    """Which lines are shown. since: epoch seconds; the rest: "" and () select all."""
+    """Which lines are shown. kinds: words of KINDS. since: epoch seconds. The rest: "" and ()
+    select all."""
 
     kinds: tuple[str, ...] = ()
     group: str = ""
@@ -69,7 +83,7 @@ class JournalFilter(msgspec.Struct, frozen=True):
         """Return whether the line is shown."""
         return (
             entry.at >= self.since
-            and (not self.kinds or entry.kind in self.kinds)
+            and (not self.kinds or not kinds_of(entry).isdisjoint(self.kinds))
             and self.group in ("", entry.group)
             and self.operation in ("", entry.operation)
         )
@@ -86,16 +100,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also decisions that changed nothing or led to an operation",
     )
-    parser.add_argument(
+    action = parser.add_argument(
         "--kind",
         action="append",
+        type=_kind,
         default=[],
         metavar="KIND",
-        help=(
-            "lines of this kind only: plan, operation, pass, policy, pause, resume, retry, release "
-            "…; may be repeated"
-        ),
+        help=f"lines of this kind only: {', '.join(_KIND_WORDS)}; may be repeated",
     )
+    action.completer = lambda **_: _KIND_WORDS  # type: ignore[attr-defined]
     parser.add_argument(
         "--group", default="", metavar="GROUP", help="lines about this node group only"
     )
@@ -110,8 +123,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare a cluster in mode shadow with the autoscaler that acts there",
     )
+    add_head_argument(parser)
     add_since_argument(parser)
     add_table_argument(parser)
+
+
+def _kind(text: str) -> str:
+    """Return the word of a kind, "" for all of them."""
+    word = text.casefold()
+    kind = kind_named(word)
+    if kind is not None:
+        return kind.word
+    if word == EVERY_KIND:
+        return ""
+    further = [also for known in KINDS for also in known.also]
+    raise argparse.ArgumentTypeError(not_one_of(text, _KIND_WORDS, further))
 
 
 def _limit(text: str) -> int:
@@ -129,11 +155,10 @@ def run(args: argparse.Namespace) -> int:
     if args.group and not selected(store, args.name, JournalFilter(group=args.group), 1):
         # a group that the journal has may be gone
         args.group = check_group(store, args.name, args.group)
-    journal_filter = JournalFilter(
-        tuple(args.kind), args.group, args.operation, time.time() - args.since
-    )
+    kinds = () if "" in args.kind else tuple(args.kind)
+    journal_filter = JournalFilter(kinds, args.group, args.operation, time.time() - args.since)
     if args.follow:
-        everything = args.all or bool(args.kind)
+        everything = args.all or bool(kinds)
         return follow(
             store,
             args.name,
@@ -156,7 +181,11 @@ def run(args: argparse.Namespace) -> int:
         ],
         "journal": [entry_data(entry) for entry in entries],
     }
-    emit(args.output, data, lambda: _blocks(store, args, journal_filter, versions))
+    if args.output == "table":
+        table, notes = _lines(store, args, journal_filter, versions)
+        show_answer(table, after=notes)
+    else:
+        emit(args.output, data, list)
     return 0
 
 
@@ -229,45 +258,29 @@ def is_quiet(entry: JournalEntry) -> bool:
     return isinstance(line, PlanLine) and line.changes_nothing
 
 
-def _blocks(
+def _lines(
     store: Store,
     args: argparse.Namespace,
     journal_filter: JournalFilter,
     versions: Sequence[StoredPolicy],
-) -> Iterator[Block]:
+) -> tuple[Table, list[str]]:
+    """Return the lines, and what is to be said about them."""
     now, cluster = time.time(), StoredCluster.read(store, args.name)
-    whole = journal_filter == JournalFilter(since=journal_filter.since)
-    entries, folded, ended = _shown(store, args, journal_filter)
     names = {row.group: row.name for row in cluster.groups}
-    is_operation = not args.kind or "operation" in args.kind
     lines = [
         open_line(operation, names, now)
         for operation in cluster.memory.operations
-        if operation.is_open
-        and is_operation
-        and journal_filter.group in ("", operation.spec.group)
-        and journal_filter.operation in ("", operation.spec.id)
-    ]
-    shown = [
-        journal_line(entry, names)
-        for entry in entries
-        if args.all or args.kind or not _has_operation(entry, entries)
-    ]
-    noted = {entry.facts.get("version") for entry in entries if entry.kind == "policy"}
-    shown += [
-        Line(stored.stored_at, f"stored version {stored.version} of the policy")
-        for stored in versions
-        if whole
-        and stored.version not in noted
-        and stored.stored_at >= (ended or journal_filter.since)
-    ]
-    lines += sorted(shown, key=lambda line: -line.at)[: args.limit]
+        if operation.is_open and _selects_open(journal_filter, operation)
+    ][: args.limit]
+    past = _past_lines(store, args, journal_filter, versions, names, args.limit - len(lines))
+    lines += past.lines
     zone = (
         datetime.fromtimestamp(now, UTC).astimezone().strftime(" (%Z)")
         if sys.stdout.isatty()
         else ""
     )
-    yield Table(
+    selects_all = journal_filter == JournalFilter(since=journal_filter.since)
+    table = Table(
         (f"when{zone}", "what happened", "result"),
         tuple(
             (
@@ -277,35 +290,85 @@ def _blocks(
             )
             for line in lines
         ),
-        empty="nothing has happened yet" if whole and not folded else "nothing of it has happened",
+        empty="nothing has happened yet"
+        if selects_all and not past.folded
+        else "nothing of it has happened",
+        has_head=args.has_head,
     )
-    if folded:
-        verb = "is" if folded == 1 else "are"
-        yield f"({counted(folded, 'decision')} without a change {verb} not shown; --all)"
+    notes = []
+    if past.folded:
+        verb = "is" if past.folded == 1 else "are"
+        notes.append(
+            f"({counted(past.folded, 'decision')} without a change {verb} not shown; --all)"
+        )
+    if past.is_cut:
+        since = local_time(past.searched_to, now, sys.stdout)
+        notes.append(f"(only the newest {_FOLDED} entries were searched, since {since})")
+    return table, notes
 
 
-def _has_operation(entry: JournalEntry, entries: Sequence[JournalEntry]) -> bool:
-    """Return whether the lines have the operation that carried out a decision."""
-    return entry.kind == "plan" and any(
-        other.plan == entry.plan for other in entries if other.kind == "operation"
+def _selects_open(journal_filter: JournalFilter, operation: Operation) -> bool:
+    spec = operation.spec
+    kinds = journal_filter.kinds
+    return (
+        (not kinds or "operation" in kinds or kind_of_operation(spec.kind) in kinds)
+        and journal_filter.group in ("", spec.group)
+        and journal_filter.operation in ("", spec.id)
     )
 
 
-def _shown(
-    store: Store, args: argparse.Namespace, journal_filter: JournalFilter
-) -> tuple[tuple[JournalEntry, ...], int, float]:
-    """Return the newest entries that are shown, how many decisions without a change are between
-    them, and the instant of the last one where there may be more."""
+class _Past(msgspec.Struct, frozen=True):
+    """Lines of what is over, newest first. folded: decisions without a change between them.
+    searched_to: the instant of the last entry that was read; is_cut: there may be more lines before
+    it, although fewer were read than are wanted."""
+
+    lines: tuple[Line, ...]
+    folded: int
+    searched_to: float
+    is_cut: bool
+
+
+def _past_lines(
+    store: Store,
+    args: argparse.Namespace,
+    journal_filter: JournalFilter,
+    versions: Sequence[StoredPolicy],
+    names: Mapping[str, str],
+    limit: int,
+) -> _Past:
+    """Return the newest `limit` lines: a decision is none where an operation that carried it out is
+    one, and a version of the policy is one where the journal does not have it."""
+    shows_every_decision = args.all or bool(journal_filter.kinds)
     entries: list[JournalEntry] = []
-    folded = 0
-    for number, entry in enumerate(_entries(store, args.name, journal_filter, _PAGE)):
-        if not args.all and not args.kind and is_quiet(entry):
-            folded += 1
-        else:
+    carried_out: set[str] = set()
+    folded, searched, searched_to = 0, 0, 0.0
+    for entry in _entries(store, args.name, journal_filter, _PAGE):
+        if len(entries) >= limit or searched >= _FOLDED:
+            break
+        searched += 1
+        searched_to = entry.at
+        if entry.kind == "operation":
+            carried_out.add(entry.plan)
+        if shows_every_decision:
             entries.append(entry)
-        if len(entries) >= args.limit or number >= _FOLDED:
-            return tuple(entries), folded, entry.at
-    return tuple(entries), folded, 0.0
+        elif is_quiet(entry):
+            folded += 1
+        elif entry.kind != "plan" or entry.plan not in carried_out:
+            entries.append(entry)
+    else:
+        searched_to = 0.0
+    noted = {entry.facts.get("version") for entry in entries if entry.kind == "policy"}
+    stored_lines = [
+        Line(stored.stored_at, f"stored version {stored.version} of the policy")
+        for stored in versions
+        if journal_filter == JournalFilter(since=journal_filter.since)
+        and stored.version not in noted
+        and stored.stored_at >= max(searched_to, journal_filter.since)
+    ]
+    lines = [*(journal_line(entry, names) for entry in entries), *stored_lines]
+    lines.sort(key=lambda line: -line.at)
+    is_cut = searched >= _FOLDED and len(lines) < limit
+    return _Past(tuple(lines[:limit]), folded, searched_to, is_cut)
 
 
 # -- entries of the journal
@@ -356,9 +419,9 @@ def follow(
     *,
     everything: bool = True,
 ) -> int:
-    """Print the last `limit` lines, oldest first, then each new one. output: `json` prints one
+    """Print the last `limit` lines, oldest first, then new ones. output: `json` prints one
     object per line. rounds: how often the table is read; None: until the process is interrupted.
-    everything: also decisions without a change. Returns 0.
+    everything: also decisions without a change; json always has them. Returns 0.
 
     The table is read for entries that are newer than the last one shown. Two functions
     with different clocks may write entries out of order, so entries of the last seconds
@@ -366,13 +429,22 @@ def follow(
     """
     shown: set[bytes] = set()
     since, first = journal_filter.since, True
+    shows_all = everything or output != "table"
     while rounds is None or rounds > 0:
+        newest_at = 0.0
+        entries: list[JournalEntry] = []
         try:
             newer = msgspec.structs.replace(journal_filter, since=since)
-            entries = selected(store, name, newer, limit if first else _AT_ONCE)
+            most = limit if first else _AT_ONCE
+            for entry in islice(_entries(store, name, newer, most), _FOLDED):
+                newest_at = newest_at or entry.at
+                if shows_all or not is_quiet(entry):
+                    entries.append(entry)
+                if len(entries) >= most:
+                    break
         except StoreError as error:
             warn(f"{name}: the journal cannot be read now, trying again: {error}")
-            entries = ()
+            newest_at, entries = 0.0, []
         for entry in reversed(entries):
             if _key(entry) not in shown:
                 text = json.dumps(entry_data(entry), ensure_ascii=False)
@@ -380,13 +452,13 @@ def follow(
                     line = journal_line(entry, {})
                     at = local_time(line.at, time.time(), sys.stdout)
                     text = row_line(tuple(filter(None, (at, line.text, line.result))), (0, 0, 0))
-                if output != "table" or everything or not is_quiet(entry):
-                    sys.stdout.write(f"{text}\n")
-                    sys.stdout.flush()
-        if entries:
+                sys.stdout.write(f"{text}\n")
+                sys.stdout.flush()
+        if newest_at:
             shown = {_key(entry) for entry in entries}
             # Entries before the first one that was shown are not shown later, either.
-            since = max(entries[-1].at if first else since, entries[0].at - _OVERLAP)
+            first_shown = entries[-1].at if first and entries else since
+            since = max(first_shown, newest_at - _OVERLAP)
             first = False
         if rounds is not None:
             rounds -= 1

@@ -26,6 +26,7 @@ from chalicelib.policy.document import API_VERSION, KIND
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.secret_names import named_by
 from chalicelib.policy.value_types import DNS_LABEL
+from chalicelib.reasons.words import counted
 
 _TRIES = 5
 
@@ -208,6 +209,9 @@ def _answer(question: InitQuestion, argument: str | None, before: dict[str, str]
         if not line:
             raise KeyboardInterrupt
         answer = line.strip() or default
+        if not answer:
+            sys.stderr.write(f"An answer is needed: {text}.\n")
+            continue
         try:
             _check(question.argument, answer, before, place)
         except BadInput as error:
@@ -230,7 +234,11 @@ def _check(argument: str, answer: str, before: dict[str, str], place: str) -> No
     if argument == "location" and len(answer.split()) != len(
         keys := STARTS[before["provider"]].keys
     ):
-        raise BadInput(place, f"is not {len(keys)} words", f"write {' and '.join(keys)}")
+        raise BadInput(
+            place,
+            f"{answer[:60]!r} is not {counted(len(keys), 'word')}",
+            f"write {' and '.join(keys)}",
+        )
     if argument == "name" and not re.match(DNS_LABEL.form()["pattern"], answer):
         raise BadInput(
             place,

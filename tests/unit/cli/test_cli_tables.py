@@ -11,15 +11,18 @@ import sys
 import time
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from chalicelib.cli.output import (
+    GrowingTable,
     Styled,
     Table,
     as_error,
     as_warning,
     columns,
     folded,
+    is_fold_of,
     local_time,
     one_line,
     printable,
@@ -156,7 +159,10 @@ def test_words_are_not_broken_on_any_terminal(
     )
     lines = terminal(Table(("one", "two", "three"), rows), width=width, text=" ".join(words * 9))
     heads = {"ONE", "TWO", "THREE"}
-    assert {word for line in lines for word in line.split()} - heads == set(words)
+    shown_words = {word for line in lines for word in line.split()} - heads
+    assert {word for word in shown_words if "…" not in word} <= set(words)
+    folds = [word for word in shown_words if word not in words]
+    assert all(is_fold_of(word, words[1]) for word in folds)
     longest = max(map(columns, words)) + len("THREE   ")
     assert max(map(columns, lines)) <= max(width, longest)
 
@@ -276,4 +282,102 @@ def test_notes_are_below_their_row_where_it_does_not_fit(
         "later     w-2    b2",
         "  cause: a cool-down of ten minutes",
         "  after the last growth",
+    ]
+
+
+def name_of(number: int) -> str:
+    """A name of 63 characters, which differs from the others in its middle or at its end."""
+    name = f"{'very-long-name-of-a-node-group' * 3}"[: 60 - 2 * (number % 2)]
+    return f"{name}-{number:02}{'-x' * (number % 2)}"
+
+
+LONG = Table(
+    ("group", "provider", "nodes", "min..max", "cpu", "memory", "state"),
+    tuple(
+        (name_of(at), "clusterapi", "2", "0..5", "78%", "62%", f"4 pods of {name_of(at)} wait")
+        for at in range(8)
+    ),
+    spare=(1, 5, 4, 3),
+    shown_by="-o wide",
+)
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 100, 120, 160])
+def test_rows_with_long_names_take_three_lines_at_most(
+    width: int, terminal: Callable[..., list[str]]
+) -> None:
+    assert {len(name_of(at)) for at in range(8)} == {63}
+    lines = terminal(LONG, width=width)
+    assert max(map(columns, lines)) <= width
+    note = next((at for at, line in enumerate(lines) if line.startswith("(")), len(lines))
+    assert note <= 1 + 3 * 8
+    first_words = [line.split()[0] for line in lines[1:note] if not line.startswith(" ")]
+    assert len(set(first_words)) == 8
+    names = [name_of(at) for at in range(8)]
+    for word, name in zip(first_words, names, strict=True):
+        assert word == name or [other for other in names if is_fold_of(word, other)] == [name]
+
+
+def test_columns_are_left_out_by_their_order_and_named(terminal: Callable[..., list[str]]) -> None:
+    shown_at = {}
+    for width in (200, 120, 90, 80, 64):
+        head, *lines = terminal(LONG, width=width)
+        shown_at[width] = head.split()
+        left_out = [name for name in map(str.upper, LONG.columns) if name not in head.split()]
+        verb = "shows it" if len(left_out) == 1 else "shows them"
+        line = f"({', '.join(left_out)}: no room on this terminal; -o wide {verb})"
+        assert " ".join(lines).endswith(line) is bool(left_out)
+        order = ["PROVIDER", "MEMORY", "CPU", "MIN..MAX"]
+        assert set(left_out) == set(order[: len(left_out)])
+    assert [len(shown_at[width]) for width in shown_at] == sorted(
+        map(len, shown_at.values()), reverse=True
+    )
+    assert len(shown_at[200]) == 7
+    assert len(shown_at[64]) < 7
+
+
+def test_whole_table_folds_no_name(terminal: Callable[..., list[str]]) -> None:
+    whole = msgspec.structs.replace(LONG, spare=(), is_whole=True)
+    assert "…" not in "\n".join(terminal(whole, width=120))
+
+
+def test_no_column_of_sentences_is_squeezed(terminal: Callable[..., list[str]]) -> None:
+    rows = tuple(
+        (
+            f"group-{at}",
+            "2",
+            "0..5",
+            "+1 -> 3",
+            f"shop/web-7f9c{at}, shop/web-8a{at} and 3 more",
+            why,
+        )
+        for at, why in enumerate(["3 for 12 pods, waste 0.20", "node(s) didn't match the selector"])
+    )
+    titles = ("group", "size", "min..max", "change", "pods", "best option")
+    table = Table(titles, rows, notes=frozenset({4}), spare=(2, 1))
+    lines = terminal(table, width=80)
+    assert lines[1].endswith("3 for 12 pods, waste 0.20")
+    assert lines[2] == "  pods: shop/web-7f9c0, shop/web-8a0 and 3 more"
+    assert len(lines) == 5
+
+
+def test_rows_that_follow_a_table_have_its_columns(
+    terminal: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = terminal(LONG, width=80)
+    out = Terminal()
+    GrowingTable(LONG, out).add(msgspec.structs.replace(LONG, rows=LONG.rows[2:4]))
+    lines = out.getvalue().splitlines()
+    assert [line.split()[1] for line in lines if not line.startswith(" ")] == ["2", "2"]
+    assert max(map(columns, lines)) <= 80
+    assert lines[0].index("2") == first[1].index("2") or "…" in lines[0]
+
+
+def test_table_without_its_head_has_rows_only(terminal: Callable[..., list[str]]) -> None:
+    bare = msgspec.structs.replace(GROUPS, has_head=False)
+    assert terminal(bare, width=100) == terminal(GROUPS, width=100)[1:]
+    assert [line.split()[0] for line in shown(bare).splitlines()] == [
+        "workers",
+        "burst-g7",
+        "render-sks",
     ]

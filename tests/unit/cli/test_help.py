@@ -63,7 +63,7 @@ def test_help_names_values_in_capitals(command: Command) -> None:
     assert len(actions) >= 1
     for action in actions:
         assert re.fullmatch(
-            r"[A-Z][^a-z]*|1\.29|ID:.*|RFC3339", str(action.metavar or action.dest.upper())
+            r"[A-Z][^a-z]*|1\.29|GROUP:.*|RFC3339", str(action.metavar or action.dest.upper())
         ), action
 
 
