@@ -10,9 +10,12 @@ log in.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ EARLY = 30.0
 """Seconds before its end at which a credential is renewed, so that a request does not
 arrive with an expired one."""
 _LONGEST_MESSAGE = 500  # characters of a plugin's message that are shown
+_MOST_NAMED, _LONGEST_NAME = 5, 253  # of Secrets in errors
 _SECTIONS = ("clusters", "contexts", "users")
 _FILES = {
     "cluster": ("certificate-authority",),
@@ -58,11 +62,12 @@ def kubeconfig_of(environment: Mapping[str, str]) -> Path:
 
 def read_kubeconfig(path: Path) -> str:
     """Return a kubeconfig's text; of several files, one document with absolute paths. For each name
-    the first file counts, and the first current-context. Raises OSError, UnicodeDecodeError;
-    BadInput for a file of several that is not a kubeconfig."""
+    the first file counts, and the first current-context. A file may be a kubeconfig Secret of
+    Cluster API, as kubectl prints it. Raises OSError, UnicodeDecodeError; BadInput for a file of
+    several that is not a kubeconfig, and for a Secret without one."""
     files = [Path(part).expanduser() for part in str(path).split(os.pathsep)]
     if path.exists() or len(files) < 2:
-        return file_text(path)
+        return opened_secret(file_text(path), f"kubeconfig file {path}")
     import yaml
 
     from chalicelib.net.safe_yaml import parsed
@@ -71,7 +76,7 @@ def read_kubeconfig(path: Path) -> str:
     merged: dict[str, Any] = {section: [] for section in _SECTIONS}
     for file in files:
         try:
-            document = parsed(file_text(file)) or {}
+            document = parsed(opened_secret(file_text(file), f"kubeconfig file {file}")) or {}
         except malformed:  # the parser's message may quote a secret
             document = None
         if not isinstance(document, dict):
@@ -109,7 +114,103 @@ def _absolute(value: object, folder: Path) -> object:
     return str(folder / value) if isinstance(value, str) and value else value
 
 
-# -- credentials that need a program
+# -- kubeconfig Secrets of Cluster API -------------------------------------------------------------
+
+_SECRET_TYPE, _SECRET_KEY = "cluster.x-k8s.io/secret", "value"
+_SECRET_KIND = re.compile(r"""["']?kind["']?\s*:\s*["']?(?:Secret|SecretList|List)\b""")
+_REMEDY = (
+    "give a kubeconfig, or the Secret that Cluster API keeps it in: "
+    "kubectl -n NAMESPACE get secret CLUSTER-kubeconfig -o yaml"
+)
+
+
+def opened_secret(text: str, place: str) -> str:
+    """Return the kubeconfig inside a Secret of Cluster API; other text as it is.
+
+    place: of the text, for errors. Raises BadInput, which quotes no value, for Secrets of which
+    not exactly one has a kubeconfig.
+    """
+    if _SECRET_KIND.search(text) is None:
+        return text
+    import yaml
+
+    from chalicelib.net.safe_yaml import documents
+
+    malformed: tuple[type[Exception], ...] = (yaml.YAMLError, *MALFORMED)
+    try:
+        secrets = [secret for document in documents(text) for secret in _secrets(document)]
+    except malformed:
+        return text  # the parser of kubeconfigs says what is wrong
+    if not secrets:
+        return text
+    configs = [secret for secret in secrets if _has_kubeconfig(secret)]
+    if len(configs) > 1:
+        names = ", ".join(_secret_name(secret) for secret in configs[:_MOST_NAMED])
+        raise BadInput(place, f"has {len(configs)} kubeconfig Secrets: {names}", "give one of them")
+    if not configs:
+        raise BadInput(place, _no_kubeconfig(secrets[0]), _REMEDY)
+    return _decoded(configs[0], place)
+
+
+def _secrets(document: Any) -> Iterator[dict[str, Any]]:
+    """Return the Secret that a document is, or those among its items."""
+    if not isinstance(document, dict):
+        return
+    if document.get("kind") == "Secret":
+        yield document
+    items = document.get("items")
+    of_secrets = document.get("kind") == "SecretList"
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and (item.get("kind") == "Secret" or of_secrets):
+            yield item
+
+
+def _has_kubeconfig(secret: Mapping[str, Any]) -> bool:
+    return secret.get("type") == _SECRET_TYPE and any(_secret_values(secret))
+
+
+def _secret_values(secret: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the value as it stands in stringData, and as it stands in data; empty for none."""
+    plain, encoded = (secret.get(part) for part in ("stringData", "data"))
+    values = [
+        part.get(_SECRET_KEY) if isinstance(part, dict) else None for part in (plain, encoded)
+    ]
+    plain_value, encoded_value = (value if isinstance(value, str) else "" for value in values)
+    return plain_value, encoded_value
+
+
+def _secret_name(secret: Mapping[str, Any]) -> str:
+    metadata = secret.get("metadata")
+    fields = metadata if isinstance(metadata, dict) else {}
+    parts = (str(fields.get(key) or "")[:_LONGEST_NAME] for key in ("namespace", "name"))
+    return "/".join(filter(None, parts)) or "without a name"
+
+
+def _no_kubeconfig(secret: Mapping[str, Any]) -> str:
+    """Return why a Secret is no kubeconfig Secret."""
+    name, kind = _secret_name(secret), secret.get("type")
+    if kind != _SECRET_TYPE:
+        shown = str(kind)[:_LONGEST_NAME] if kind else "Opaque"
+        return (
+            f"is the Secret {name} of type {shown}; a kubeconfig Secret of Cluster API has type "
+            f"{_SECRET_TYPE}"
+        )
+    return f"is the Secret {name}, which has no kubeconfig in its key {_SECRET_KEY}"
+
+
+def _decoded(secret: Mapping[str, Any], place: str) -> str:
+    plain, encoded = _secret_values(secret)
+    if plain:
+        return plain
+    name = _secret_name(secret)
+    try:
+        return base64.b64decode("".join(encoded.split()), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        problem = f"Secret {name}: its key {_SECRET_KEY} is not text in base64"
+        raise BadInput(place, problem, _REMEDY) from None
+
+
+# -- credentials that need a program ---------------------------------------------------------------
 
 
 def plugin_logins(

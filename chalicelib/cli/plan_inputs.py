@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from chalicelib.model.api_integers import unbounded_numbers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
+from chalicelib.model.node import Node
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import parse_duration
@@ -30,7 +32,12 @@ from chalicelib.model.timestamps import parse_time
 from chalicelib.net.bounded_files import content
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.reasons.words import counted
 
+SAVED = (
+    "a saved cluster: a folder of `outscaler capture`, of lists of kubectl as JSON or YAML, or of "
+    "`kubectl cluster-info dump`; or one file of objects, - for standard input"
+)
 _NAMED = 10
 _LONGEST_TIME = 1_000  # maximum size of captured-at in bytes
 
@@ -63,9 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> N
     parser.add_argument(
         "folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR"
     )
-    parser.add_argument(
-        "--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz"
-    )
+    parser.add_argument("--snapshot", metavar="DIR", type=Path, help=SAVED)
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
     if stored:
         parser.add_argument(
@@ -97,7 +102,10 @@ def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> N
         ),
     )
     parser.add_argument(
-        "--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json"
+        "--node-groups",
+        metavar="FILE",
+        type=Path,
+        help="the groups (default: DIR/manifest.json, otherwise drafted from the nodes)",
     )
     parser.add_argument(
         "--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers"
@@ -205,7 +213,7 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
     from chalicelib.runtime.mode_guard import permitted
 
     policy = Policy(
-        name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem
+        name=saved_name(args.snapshot) if args.snapshot else args.context or args.kubeconfig.stem
     )
     if args.policy is not None:
         policy, warnings = planned_policy(args.policy, args.policy.name)
@@ -222,7 +230,9 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
 
 def _now(args: argparse.Namespace) -> float:
     text, place = args.now, "--now"
-    captured = args.snapshot / "captured-at" if args.snapshot and text is None else None
+    captured = None
+    if args.snapshot and text is None and args.snapshot.is_dir():
+        captured = args.snapshot / "captured-at"
     if captured is not None and captured.is_file():
         text, place = (
             content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(),
@@ -262,6 +272,7 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
             cluster=policy.name,
             taken_at=now,
             namespace=policy.options.namespace,
+            draft=lambda nodes: _drafted(args.snapshot, nodes),
         )
         if policy.scale_up.horizontal_node_autoscalers is False:
             read = tuple(gap for gap in snapshot.gaps if gap.kind != RULE_OBJECT)
@@ -276,6 +287,30 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         place=args.policy.name if args.policy else "--policy",
         warn=warn,
     )
+
+
+def saved_name(source: Path) -> str:
+    """Return a name for a saved cluster: of its folder, or of its file without the ending."""
+    if str(source) == "-":
+        return "stdin"
+    name = source.resolve().name
+    return name.partition(".")[0] or name if source.is_file() else name
+
+
+def _drafted(source: Path, nodes: Sequence[Node]) -> bytes:
+    """Return a manifest of the nodes' groups, as `outscaler groups` drafts it, and say what was
+    guessed."""
+    from chalicelib.cli.saved.capture_lists import saved_bounds
+    from chalicelib.cli.saved.group_draft import LEAST_MAX, draft
+
+    drafted = draft(nodes, saved_bounds(source) if source.is_dir() else {})
+    count = len(drafted.manifest["nodeGroups"])
+    warn(
+        f"{source}: no manifest.json: {counted(count, 'node group')} drafted from the nodes, min 0 "
+        f"and max (twice the size, at least {LEAST_MAX}) guessed; to correct them: outscaler "
+        f"groups {shlex.quote(str(source))} > groups.json, and --node-groups groups.json"
+    )
+    return msgspec.json.encode(drafted.manifest)
 
 
 # -- saved memories. Every JSON object could be decoded as an empty memory. A wrong file would then

@@ -381,6 +381,16 @@ class SnapshotBuilder:
             return
         self.objects.fold(kind, (item,), malformed)
 
+    def add_unreadable(self, kind: str, place: str, detail: str, known: bytes) -> None:
+        """Record an object whose text could not be decoded. known: JSON with the names that it
+        has."""
+        if kind in self.objects.by_kind:
+            self._seen.add(kind)
+            self.objects.note_malformed(kind, place, detail, known)
+        else:
+            gap = MissingData(kind=kind or "object", place=place, detail=detail[:_LONGEST_DETAIL])
+            self._gaps.append(gap)
+
     def _add_rule_object(self, raw: msgspec.Raw) -> None:
         """Add a HorizontalNodeAutoscaler. An invalid one is not a gap but a rejected object,
         which is reported to its owner (policy/horizontal_node_autoscaler.py). Raises BadInput for

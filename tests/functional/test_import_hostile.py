@@ -63,6 +63,24 @@ def test_IMP_39_two_hundred_documents_around_the_autoscaler_are_read(
     assert [verdict for verdict, _ in found.rows_of("ServiceAccount a0")] == ["no effect"]
 
 
+def test_a_document_that_cannot_be_read_is_named_and_the_autoscaler_beside_it_counts(
+    tmp_path: Path, capsys: Said
+) -> None:
+    text = "---\nkind: Secret\na: [\n---\n" + manifest(DEPLOYMENT) + "---\n{{ if x }}\nkind: Y\n"
+    lines = text.splitlines()
+    opened = imported(capsys, written(tmp_path, text), *GIVEN)
+    assert opened.code == 0, opened.err
+    rows = [row for row in opened.rows if row["word"] == "a document"]
+    assert [row["verdict"] for row in rows] == ["missing", "missing"]
+    assert rows[0]["line"] == 4
+    assert rows[1]["line"] in (len(lines) - 1, len(lines))
+    (flag,) = [row for row in opened.rows if row["word"].startswith("--nodes")]
+    assert "--nodes" in lines[flag["line"] - 1]
+    refused = imported(capsys, written(tmp_path, "a: [\n---\nkind: Service\n"), *GIVEN)
+    assert refused.code == 2
+    assert "deploy.yaml:2" in refused.err
+
+
 MALFORMED: tuple[Any, ...] = (None, 1, "x", [], {}, [None], [[]], {"": None}, True, 1e300)
 
 

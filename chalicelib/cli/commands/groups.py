@@ -10,13 +10,12 @@ from pathlib import Path
 
 from chalicelib.cli.live_cluster import add_management_namespace
 from chalicelib.cli.output import emit
+from chalicelib.cli.plan_inputs import SAVED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder."""
-    parser.add_argument(
-        "directory", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz"
-    )
+    parser.add_argument("directory", metavar="DIR", type=Path, help=SAVED)
     add_management_namespace(parser)
 
 
@@ -30,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
     from chalicelib.cli.saved.saved_cluster import read_nodes
 
     namespaces = management_namespaces(args, policy_of(args))
-    drafted = draft(read_nodes(args.directory), saved_bounds(args.directory, namespaces))
+    bounds = saved_bounds(args.directory, namespaces) if args.directory.is_dir() else {}
+    drafted = draft(read_nodes(args.directory), bounds)
     entries = drafted.manifest["nodeGroups"]
     bounds_note = f"; {drafted.bounded} have the bounds of Cluster API" if drafted.bounded else ""
     guessed = f"; min 0 and max (twice the size, at least {LEAST_MAX}) are guesses: correct them"

@@ -61,8 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE",
-        help="Cluster Autoscaler's manifest, Helm values or command line; or settings of CCE's "
-        "add-on "
+        help="Cluster Autoscaler's manifest, Helm values or command line, the object of Flux, Argo "
+        "CD, K3s, Cluster API or EKS Anywhere that installs its chart, or a cloud-config of Cherry "
+        "Servers; or settings of CCE's add-on "
         "(the answer of GET /api/v3/addons, one add-on, or its custom block) or "
         "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input",
     )
@@ -84,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a variable whose value no file has; repeatable",
+        help="a variable, or the output of a template, whose value no file has; repeatable",
     )
     parser.add_argument(
         "--image-version", default="", metavar="1.29", help="the release whose defaults count"

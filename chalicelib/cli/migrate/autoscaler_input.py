@@ -90,7 +90,8 @@ class AutoscalerInput(msgspec.Struct, frozen=True):
     place: of the workload, values or command line. kind: `Deployment`, `Helm values`, `command
     line`. image: as written, empty where there is none. version: (major, minor) that counts, from
     the image's tag or --image-version; None where the tag has none. objects: (place, document) of
-    further objects of the input, such as MachineDeployments and the priority ConfigMap.
+    further objects of the input, such as MachineDeployments and the priority ConfigMap. release: of
+    Helm, which an object of the input installs; otherwise empty.
     """
 
     place: str
@@ -105,6 +106,7 @@ class AutoscalerInput(msgspec.Struct, frozen=True):
     mounts: tuple[FileMount, ...] = ()
     remarks: tuple[Remark, ...] = ()
     objects: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    release: str = ""
 
 
 class ImportArguments(msgspec.Struct, frozen=True):

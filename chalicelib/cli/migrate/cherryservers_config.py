@@ -8,13 +8,15 @@ of the input leaves them out.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.cli.migrate.autoscaler_input import FileMount
+from chalicelib.cli.migrate.autoscaler_input import Argument, AutoscalerInput, FileMount, Remark
 from chalicelib.cli.migrate.command_line import remedy_for
+from chalicelib.cli.migrate.public_values import public_config
 from chalicelib.cli.migrate.report import Draft, Verdict
+from chalicelib.model.errors import BadInput
 from chalicelib.policy.diagnostics import closest
 from chalicelib.providers.cherryservers.gcfg import readable_sections
 
@@ -36,7 +38,7 @@ _SHOWN = (
 _HIDDEN = ("cloudinit", "ssh-key-ids")
 _SPELLINGS = {"api-server": "api-server-endpoint"}
 _INHERITED = ("region", "plan", "os")  # without them no server can be bought
-_MOST_SECTIONS, _MOST_LINES = 200, 5_000
+_MOST_SECTIONS, _MOST_LINES, _MOST_NAMED = 200, 5_000, 10
 _LONGEST_NAME, _LONGEST_VALUE = 100, 200
 
 
@@ -82,6 +84,86 @@ def describe_cloud_config(
         if name and name not in pools and not (name == _DEFAULT and default is not None):
             text = f"has no section of its own: it is made as {_DEFAULT}"
             draft.row(config.place, f"pool {name}", Verdict.TOLD, "", text)
+
+
+# -- the text as a file of the input ---------------------------------------------------------------
+
+_PROVIDER, _FLAG = "cherryservers", "cloud-config"
+_HEADER = re.compile(r"^[ \t]*\[[ \t]*(?:nodegroupdef[ \t]*\"|global[ \t]*\])", re.I | re.MULTILINE)
+# keys of [Global] by which it is of this vendor: others have a section of the same name
+_OWN_KEYS = frozenset(
+    {"plan", "os", "api-server-endpoint", "hostname-pattern", "cloudinit", "ssh-key-ids"}
+)
+
+
+def is_cloud_config(text: str) -> bool:
+    """Return whether a text is a cloud-config of Cherry Servers, as `--cloud-config` names it."""
+    if _HEADER.search(text) is None or any(
+        line.startswith(("apiVersion:", "kind:")) for line in text.splitlines()[:_MOST_LINES]
+    ):
+        return False
+    lines = text.split("\n")[:_MOST_LINES]
+    return any(
+        (part.name == "nodegroupdef" and part.sub)
+        or (part.name == "global" and any(entry.key in _OWN_KEYS for entry in part.entries))
+        for part in readable_sections("\n".join(lines))
+    )
+
+
+def with_cloud_config(autoscaler: AutoscalerInput, texts: Mapping[str, str]) -> AutoscalerInput:
+    """Return the configuration with the only one of these texts as the file that `--cloud-config`
+    names. texts: by file. Raises BadInput for several."""
+    if not texts:
+        return autoscaler
+    file, text = _only(texts)
+    providers = [item.value for item in autoscaler.arguments if item.flag == "cloud-provider"]
+    if providers[-1:] != [_PROVIDER]:
+        remark = Remark(
+            file, "cloud-config of Cherry Servers", Verdict.NO_EFFECT, "for another provider"
+        )
+        return msgspec.structs.replace(autoscaler, remarks=(*autoscaler.remarks, remark))
+    flags = [item.value for item in autoscaler.arguments if item.flag == _FLAG and item.value]
+    path = flags[-1] if flags else file
+    flag = () if flags else (Argument(file, f"cloud-config {file}", _FLAG, path),)
+    return msgspec.structs.replace(
+        autoscaler,
+        arguments=(*autoscaler.arguments, *flag),
+        mounts=(*autoscaler.mounts, FileMount(file, path or "", text=public_config(text))),
+    )
+
+
+def read_cloud_config(texts: Mapping[str, str]) -> AutoscalerInput:
+    """Return what a cloud-config says without a command line: the definitions of pools, whose
+    bounds are missing. Raises BadInput for several."""
+    file, text = _only(texts)
+    pools = [name for name in _sections(public_config(text))[0] if name != _DEFAULT]
+    named = ", ".join(f"MIN:MAX:{pool}" for pool in pools[:_MOST_NAMED]) or "MIN:MAX:POOL"
+    remark = Remark(
+        file,
+        "no --nodes",
+        Verdict.MISSING,
+        f"a cloud-config has no bounds of pools: add nodes: [{named}], or import Cluster "
+        "Autoscaler's command line or manifest, too",
+        "spec.providers.cherryservers.nodes",
+    )
+    own = AutoscalerInput(
+        file,
+        "cloud-config of Cherry Servers",
+        arguments=(Argument(file, "cloud-config of Cherry Servers", "cloud-provider", _PROVIDER),),
+        remarks=(remark,),
+    )
+    return with_cloud_config(own, texts)
+
+
+def _only(texts: Mapping[str, str]) -> tuple[str, str]:
+    if len(texts) > 1:
+        first, second = list(texts)[:2]
+        raise BadInput(second, f"is a cloud-config, and so is {first}", "give one of them")
+    (pair,) = texts.items()
+    return pair
+
+
+# -- its sections ----------------------------------------------------------------------------------
 
 
 def names_cluster(config: FileMount) -> bool:

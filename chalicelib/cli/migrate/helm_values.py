@@ -30,6 +30,7 @@ from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import closest, quote, show_path
 from chalicelib.policy.priority_configmap import CONFIG_MAP, KEY
 
+VALUES = "Helm values"
 SUB_CHART = "cluster-autoscaler"
 _HELM_KEYS = frozenset({"cloudProvider", "autoDiscovery", "autoscalingGroups", "extraArgs"})
 _GROUP_KEYS = ("minSize", "maxSize", "name")
@@ -113,23 +114,25 @@ def is_helm_values(values: Mapping[str, Any]) -> bool:
 def read_helm_values(
     place: str,
     document: Mapping[str, Any],
-    lines: Mapping[Path, int],
+    places: Mapping[Path, str],
     *,
     namespace: str,
     image_version: str,
+    kind: str = VALUES,
 ) -> AutoscalerInput:
     """Return the configuration that the values describe.
 
-    lines: path of keys -> line; may be empty. namespace: of the release, kube-system if it is
-    empty. image_version: the release that counts instead of the image's tag. Raises InputErrors for
-    templates and for values that deploy nothing.
+    places: path of keys -> `values.yaml:7`; may be empty. namespace: of the release, kube-system if
+    it is empty. image_version: the release that counts instead of the image's tag. kind: what has
+    the values. Raises InputErrors for templates and for values that deploy nothing.
     """
     values: Mapping[str, Any] = document
     root: Path = ()
     sub_chart = document.get(SUB_CHART)
     if isinstance(sub_chart, Mapping) and _HELM_KEYS.isdisjoint(document):
         values, root = sub_chart, (SUB_CHART,)
-    reader = _ValuesReader(place, lines, root, values, namespace or DEFAULT_NAMESPACE)
+    reader = _ValuesReader(place, places, root, values, namespace or DEFAULT_NAMESPACE)
+    reader.of_object = kind != VALUES
     if root and len(document) > 1:
         others = sorted(str(key) for key in document if key != SUB_CHART)
         names = ", ".join(others[:8]) + (", …" if len(others) > 8 else "")
@@ -153,7 +156,7 @@ def read_helm_values(
         image = f"{str(repository)[:200]}:{str(tag)[:100]}"
     return AutoscalerInput(
         place=place,
-        kind="Helm values",
+        kind=kind,
         namespace=reader.namespace,
         image=image,
         version=release_of(image, image_version),
@@ -174,13 +177,13 @@ class _ValuesReader:
 
     def __init__(
         self,
-        file: str,
-        lines: Mapping[Path, int],
+        place: str,
+        places: Mapping[Path, str],
         root: Path,
         values: Mapping[str, Any],
         namespace: str,
     ) -> None:
-        self._file, self._lines, self._root = file, lines, root
+        self._whole, self._places, self._root = place, places, root
         self.values, self.namespace = values, namespace
         provider = values.get("cloudProvider")
         self.provider = provider if isinstance(provider, str) else ""
@@ -190,6 +193,7 @@ class _ValuesReader:
         self.remarks: list[Remark] = []
         self.problems: list[BadInput] = []
         self.objects: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+        self.of_object = False  # which says the release's namespace
 
     def read(self) -> None:
         """Read all values: first each by itself, then those that depend on others."""
@@ -210,6 +214,8 @@ class _ValuesReader:
         self._read_credentials()
         self._read_volumes()
         text = "the release's namespace is not in its values: --workload NAMESPACE/NAME gives it"
+        if self.of_object:
+            text = "the release's namespace"
         if self.namespace != DEFAULT_NAMESPACE:
             text = "Outscaler's Role and RoleBinding belong into this namespace, too"
         word = f"--namespace={self.namespace}"
@@ -485,9 +491,9 @@ class _ValuesReader:
         nearest parent that has a line."""
         full_path = (*self._root, *path)
         for depth in range(len(full_path), -1, -1):
-            if line := self._lines.get(full_path[:depth]):
-                return f"{self._file}:{line}"
-        return self._file
+            if place := self._places.get(full_path[:depth]):
+                return place
+        return self._whole
 
     def _word(self, path: Path) -> str:
         """Return a path as text, such as `autoDiscovery.clusterName`."""

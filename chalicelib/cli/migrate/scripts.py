@@ -129,7 +129,14 @@ def read_script(
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _RUNNERS = frozenset({"docker", "podman", "nerdctl"})
-_STARTERS = frozenset({"exec", "tini", "dumb-init", "nohup", "sudo", "env", "export", "$"})
+_BEFORE_PROGRAMS = """
+    exec tini dumb-init nohup sudo env export $ then do else ! { if while until time command builtin
+    setsid catatonit eval
+"""
+_STARTERS = frozenset(_BEFORE_PROGRAMS.split())
+# programs that take a word of their own before the program that they start
+_TAKING_A_WORD = "nice ionice timeout su-exec gosu chroot stdbuf setpriv flock"
+_WITH_WORD = frozenset(_TAKING_A_WORD.split())
 # images of one processor, too
 _PROGRAM = re.compile(r"autoscaler(-(amd64|arm64|arm|s390x|ppc64le|dev))?\Z")
 _POD_AUTOSCALERS = ("proportional-autoscaler", "pod-autoscaler", "vpa-autoscaler")
@@ -149,6 +156,11 @@ class Invocation(msgspec.Struct, frozen=True):
     of_shell: bool = False
 
 
+def is_shell(word: str) -> bool:
+    """Return whether a program is a shell."""
+    return word.rsplit("/", 1)[-1] in _SHELLS
+
+
 def is_autoscaler(word: str) -> bool:
     """Return whether a program, or an image with or without its tag, is named
     like Cluster Autoscaler."""
@@ -160,14 +172,23 @@ def is_autoscaler(word: str) -> bool:
 
 
 def invocations_of_script(
-    text: str, file: str, first_line: int, environment: Mapping[str, str], depth: int = 0
+    text: str,
+    file: str,
+    first_line: int,
+    environment: Mapping[str, str],
+    depth: int = 0,
+    positional: Sequence[Word] = (),
 ) -> list[Invocation]:
     """Return the runs of the autoscaler in a shell script or a bare command
-    line, at most a hundred."""
+    line, at most a hundred. positional: words that `$@` stands for."""
     runs: list[Invocation] = []
     assigned: list[tuple[str, Word]] = []
     for command in split_script(text, file, first_line, environment):
         assigned += command.assigned
+        if [word.text for word in command.words[:2]] == ["set", "--"]:
+            positional = command.words[2:]
+            continue
+        command = _with_positional(command, positional)  # noqa: PLW2901
         runs += [
             msgspec.structs.replace(
                 run,
@@ -198,7 +219,7 @@ def invocations_of_words(
     """
     if script and words and words[0].text.startswith("--") and len(words[0].text) > 2:
         return [Invocation(words[0].place, tuple(words))]
-    runner = ""
+    runner, own_words = "", 0
     for at, word in enumerate(words):
         base = word.text.rsplit("/", 1)[-1]
         if is_autoscaler(word.text):
@@ -214,9 +235,35 @@ def invocations_of_words(
             runner = base if base in _RUNNERS else runner
             if base == "go":
                 return [Invocation(word.place, _words_after_package(words[at + 2 :]))]
-        if script and not runner and base not in _STARTERS and not word.text.startswith("-"):
-            break
+        if base in _WITH_WORD:
+            own_words += 1
+        elif script and not runner and not _goes_before(word.text):
+            own_words -= 1
+            if own_words < 0:
+                break
     return []
+
+
+def _goes_before(word: str) -> bool:
+    """Return whether a word may come before the program that a command starts."""
+    base = word.rsplit("/", 1)[-1]
+    return base in _STARTERS or word.startswith("-") or _ASSIGNMENT.match(word) is not None
+
+
+_ALL_WORDS = frozenset({"$@", "$*", "${@}", "${*}"})
+_MOST_WORDS = 10_000  # of one command, with positional ones
+
+
+def _with_positional(command: Command, positional: Sequence[Word]) -> Command:
+    """Return a command with the words that `$@` stands for."""
+    if not any(word.text in _ALL_WORDS for word in command.words):
+        return command
+    words: list[Word] = []
+    for word in command.words:
+        words += positional if word.text in _ALL_WORDS else (word,)
+        if len(words) > _MOST_WORDS:
+            break
+    return msgspec.structs.replace(command, words=tuple(words))
 
 
 def _words_after_package(words: Sequence[Word]) -> tuple[Word, ...]:
@@ -234,7 +281,10 @@ def _shell_invocations(
             script = words[at + 1]
             _, colon, line = script.place.rpartition(":")
             first_line = int(line) if colon and line.isdecimal() else 0
-            return invocations_of_script(script.text, file, first_line, environment, depth + 1)
+            # the first word after the script is $0
+            return invocations_of_script(
+                script.text, file, first_line, environment, depth + 1, words[at + 3 :]
+            )
     return []
 
 
@@ -255,8 +305,11 @@ _TOKEN = re.compile(
 _IN_QUOTES = re.compile(
     r"\\(?P<escaped>[\"\\$`\n])|\$\([^)]*\)?|\$\{[A-Za-z_][^}]*\}?|\$[A-Za-z_][A-Za-z0-9_]*"
 )
-# with a default after :- or :=
-_REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::[-=](.*)\}\Z)?", re.DOTALL)
+# with a default after - or =; other forms, such as ${NAME%/}, change the value and stay as text
+_REFERENCE = re.compile(
+    r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?(?:[-=](.*)|\?.*))?\})\Z",
+    re.DOTALL,
+)
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _LONGEST_VALUE = 10_000
 BLANKS = (
@@ -403,8 +456,8 @@ class _Splitter:
         match = _REFERENCE.match(reference)
         if match is None:
             return reference
-        otherwise = reference if match[2] is None else match[2]
-        value = self.values.get(match[1], otherwise)
+        otherwise = reference if match[3] is None else match[3]
+        value = self.values.get(match[1] or match[2], otherwise)
         self.characters_left -= len(value)
         return value if self.characters_left > 0 else otherwise
 

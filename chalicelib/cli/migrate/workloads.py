@@ -33,6 +33,7 @@ from chalicelib.cli.migrate.scripts import (
     Invocation,
     invocations_of_words,
     is_autoscaler,
+    is_shell,
 )
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import quote
@@ -44,6 +45,7 @@ _POD_SPECS: Mapping[str, tuple[str, ...]] = {
     "StatefulSet": _TEMPLATE,
     "DaemonSet": _TEMPLATE,
     "ReplicaSet": _TEMPLATE,
+    "ReplicationController": _TEMPLATE,
     "Job": _TEMPLATE,
     "CronJob": ("spec", "jobTemplate", *_TEMPLATE),
     "Pod": ("spec",),
@@ -53,6 +55,7 @@ _CHOICE = re.compile(r"(?:([^/#]*)/)?([^/#]+)(?:#([0-9]{1,4}))?\Z")
 _NAME_LABELS = ("app.kubernetes.io/name", "app", "k8s-app")
 _VENDOR_AUDIENCE = "sts.aliyuncs.com"
 _MOST_NAMED = 10
+_IN_COMMAND = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}\Z")
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -158,6 +161,36 @@ def _autoscaler_containers(
             runs = runs or (len(containers) == 1 and _is_labelled(document, spec))
         if runs:
             yield path, container
+
+
+def refuse_unread_scripts(documents: Sequence[Located]) -> None:
+    """Raise BadInput for the first container of an autoscaler whose script does not show how it is
+    started."""
+    for document in documents:
+        content = mapping(document.content)
+        spec = _POD_SPECS.get(kind_of(content))
+        containers = listed(_value_at(content, spec).get("containers")) if spec else []
+        for at, entry in enumerate(containers):
+            container = mapping(entry)
+            words = [text_of(word) for word in listed(container.get("command"))]
+            names = (text_of(container.get("image")), text_of(container.get("name")))
+            if any(map(is_shell, words)) and any(map(is_autoscaler, names)):
+                raise _unread_script(document, (*(spec or ()), "containers", str(at)), names[1])
+
+
+def _unread_script(document: Located, path: tuple[str, ...], container: str) -> BadInput:
+    kind, (namespace, name) = kind_of(document.content), name_of(document.content)
+    command = (
+        f"kubectl -n {namespace} exec {kind.lower()}/{name} -c {container or 'NAME'} -- cat "
+        "/proc/1/cmdline | tr '\\0' ' '"
+    )
+    if not all(map(_IN_COMMAND.match, (namespace, name, container))):
+        command = "kubectl exec"
+    return BadInput(
+        document.place(*path, "command"),
+        f"the script of container {quote(container)} does not show the autoscaler's flags",
+        f"give its words with --command; what runs: {command}",
+    )
 
 
 def _is_labelled(document: Located, spec: tuple[str, ...]) -> bool:

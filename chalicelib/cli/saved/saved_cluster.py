@@ -1,8 +1,8 @@
-"""Reads a cluster saved as files: the output of `kubectl get … -A -o json`, and a
-manifest of its node groups.
+"""Reads a cluster saved as files: the output of `kubectl get … -A -o json` or `-o yaml`, or of
+`kubectl cluster-info dump`, and a manifest of its node groups.
 
-`outscaler plan --snapshot DIR` uses this; it needs no AWS and no cluster. Any *.json or *.json.gz
-with Lists or single objects is read; manifest.json (or --node-groups FILE) lists the groups. A node
+`outscaler plan --snapshot DIR` uses this; it needs no AWS and no cluster. saved_files.py says which
+files are read; manifest.json (or --node-groups FILE) lists the groups. A node
 belongs to the group named by the host part of its providerID: `example://general-a/general-a-0`. If
 the vendor's ids do not contain the group, a group lists its `nodes` by name or gives their
 `nodeLabels`.
@@ -10,15 +10,22 @@ the vendor's ids do not contain the group, a group lists its `nodes` by name or 
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from chalicelib.cli.saved.saved_files import (
+    STDIN,
+    SavedFile,
+    SavedFiles,
+    Unreadable,
+    loaded,
+    pages,
+    saved_files,
+)
 from chalicelib.cluster import api_types
 from chalicelib.cluster.node_decoding import node_from_wire
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder
@@ -27,7 +34,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData, Snapshot
-from chalicelib.net.bounded_files import MOST_OBJECTS, content
+from chalicelib.net.bounded_files import content
 
 _PROVIDER = "file"
 
@@ -52,6 +59,19 @@ _CLAIMED = (
     ("PersistentVolume", ("volumes", "cluster-scoped")),
     ("StorageClass", ("storageclass", "cluster-scoped")),
 )
+_OF_CLAIMS = "scale-up: pods with claims on volumes"
+# What `kubectl cluster-info dump` saves of no cluster, with the verdicts that are less certain.
+_NOT_DUMPED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("PodDisruptionBudget", ("BlockedByPod NotEnoughPdb",)),
+    ("PersistentVolumeClaim", (_OF_CLAIMS,)),
+    ("PersistentVolume", (_OF_CLAIMS,)),
+    ("StorageClass", (_OF_CLAIMS,)),
+    ("CSINode", (_OF_CLAIMS,)),
+    ("Namespace", ("scale-up: pods with namespace selectors",)),
+    ("StatefulSet", _CONTROLLED),
+    ("Job", _CONTROLLED),
+)
+_FEW_NAMESPACES = 2  # of a dump without -A: kube-system and the current one
 _PROVIDERS = (_PROVIDER, "alicloud", "clusterapi", "cherryservers", "exoscale", "huaweicloud")
 
 
@@ -80,106 +100,126 @@ class _Manifest(msgspec.Struct):
 
 
 def read(
-    directory: Path,
+    source: Path,
     *,
     node_groups: Path | None,
     cluster: str,
     taken_at: float,
     namespace: str = NAMESPACE,
+    draft: Callable[[Sequence[Node]], bytes] | None = None,
 ) -> Snapshot:
-    """Return the snapshot saved in a directory; raises BadInput naming the file and place.
-    namespace: options.namespace."""
-    manifest = node_groups or directory / "manifest.json"
+    """Return the snapshot saved in a folder, a file or standard input; raises BadInput naming the
+    file and place.
+
+    namespace: options.namespace. draft: makes the manifest of a source that has none, which is
+    otherwise refused.
+    """
+    manifest = node_groups or _folder(source) / "manifest.json"
     builder = SnapshotBuilder(namespace)
-    documents = _documents(directory, manifest)
-    gaps = capture_gaps(directory)
-    for path in documents:
-        builder.add_page(_load(path), path.name)
+    gaps = capture_gaps(source)
+    files = saved_files(source, manifest, captured=_is_capture(source))
+    for file in files.files:
+        _add(builder, file)
     for gap in gaps:
         builder.gap(gap)
-    reported = frozenset(gap.kind for gap in gaps)
+    _note_absent(builder, source, files, frozenset(gap.kind for gap in gaps))
+    if draft is not None and node_groups is None and not manifest.exists():
+        own = groups_of(draft(builder.nodes), "the drafted groups", builder.nodes)
+    else:
+        own = groups(manifest, builder.nodes)
+    return builder.snapshot(cluster, taken_at, own)
 
-    def is_absent(kind: str, words: Sequence[str]) -> bool:
+
+def _folder(source: Path) -> Path:
+    return source.parent if source == STDIN or source.is_file() else source
+
+
+def _is_capture(source: Path) -> bool:
+    return source.is_dir() and _capture_info(source) is not None
+
+
+def _add(builder: SnapshotBuilder, file: SavedFile) -> None:
+    for page in pages(file):
+        if isinstance(page, Unreadable):
+            builder.add_unreadable(page.kind, page.place, page.detail, page.known)
+            continue
+        try:
+            builder.add_page(page.body, page.place)
+        except BadInput as error:
+            if not page.single:
+                raise
+            builder.add_unreadable("", page.place, error.problem, b"{}")
+
+
+def _note_absent(
+    builder: SnapshotBuilder, source: Path, files: SavedFiles, reported: frozenset[str]
+) -> None:
+    """Record the kinds that no file holds. Raises BadInput where there is no plan without one."""
+
+    def is_absent(kind: str, words: Sequence[str] = ()) -> bool:
         """Whether no file holds objects of the kind, is named after it, or reports
         that it could not be read."""
-        named = any(word in path.name.lower() for path in documents for word in words)
+        named = any(word in file.name.lower() for file in files.files for word in words)
         return kind not in builder.kinds | reported and not named
 
     for kind, words, weakens in KINDS:
+        if not weakens and is_absent(kind, words):
+            remedy = "save them too: outscaler capture DIR"
+            raise BadInput(str(source), f"holds no {kind}", remedy)
+    if files.namespaces is not None:
+        absent = [(kind, weakens) for kind, weakens in _NOT_DUMPED if is_absent(kind)]
+        if absent:
+            builder.gap(_dump_gap(absent, files.namespaces))
+        return
+    for kind, words, weakens in KINDS:
         if is_absent(kind, words):
-            if not weakens:
-                raise BadInput(
-                    str(directory), f"holds no {kind}", "save them too: outscaler capture DIR"
-                )
             detail = "no file holds any: either there are none, or they were not saved"
             builder.gap(MissingData(kind=kind, detail=detail, affected_decisions=weakens))
-    absent = [kind for kind, words in _CLAIMED if is_absent(kind, words)]
+    claimed = [kind for kind, words in _CLAIMED if is_absent(kind, words)]
     # one gap for all kinds of storage, which matter only if a pod has a volume claim
-    if absent and builder.claims:
+    if claimed and builder.claims:
         detail = (
-            f"no file holds any {' or '.join(absent)}: either there are none, or they were not "
+            f"no file holds any {' or '.join(claimed)}: either there are none, or they were not "
             "saved"
         )
-        weakens = ("scale-up: pods with claims on volumes",)
-        builder.gap(MissingData(kind=absent[0], affected_decisions=weakens, detail=detail))
-    return builder.snapshot(cluster, taken_at, groups(manifest, builder.nodes))
+        builder.gap(MissingData(kind=claimed[0], affected_decisions=(_OF_CLAIMS,), detail=detail))
 
 
-def read_nodes(directory: Path) -> tuple[Node, ...]:
-    """Return the nodes saved in a directory, sorted by name; raises BadInput
+def _dump_gap(
+    absent: Sequence[tuple[str, tuple[str, ...]]], namespaces: Sequence[str]
+) -> MissingData:
+    """Return one gap for all that a dump lacks."""
+    names = ", ".join(f"{kind}s" if kind[-1] != "s" else f"{kind}es" for kind, _ in absent)
+    detail = f"kubectl cluster-info dump saves no {names}: the plan goes on without them"
+    if len(namespaces) <= _FEW_NAMESPACES:
+        detail += (
+            f"; it has pods of {' and '.join(namespaces)} only: dump with -A for all namespaces"
+        )
+    weakens = tuple(dict.fromkeys(word for _, words in absent for word in words))
+    return MissingData(kind=absent[0][0], detail=detail, affected_decisions=weakens)
+
+
+def read_nodes(source: Path) -> tuple[Node, ...]:
+    """Return the nodes saved in a folder, a file or standard input, sorted by name; raises BadInput
     naming the file and place.
 
     Files whose names contain `node` are read first, and the others only if these hold none.
     """
-    capture_gaps(directory)  # refuses an incomplete capture
+    capture_gaps(source)  # refuses an incomplete capture
     builder = SnapshotBuilder(NAMESPACE)
-    documents = sorted(
-        _documents(directory, directory / "manifest.json"), key=lambda path: "node" not in path.name
+    source_files = saved_files(
+        source, _folder(source) / "manifest.json", captured=_is_capture(source)
     )
-    for path in documents:
-        if "node" not in path.name and builder.nodes:
+    for file in sorted(source_files.files, key=lambda file: "node" not in file.name):
+        if "node" not in file.name and builder.nodes:
             break
-        builder.add_page(_load(path), path.name)
+        _add(builder, file)
     if "Node" not in builder.kinds:
-        raise BadInput(
-            str(directory),
-            "holds no Node",
-            f"save the cluster into it: outscaler capture {directory}",
-        )
+        remedy = "save the cluster: outscaler capture DIR"
+        if source.is_dir():
+            remedy = f"save the cluster into it: outscaler capture {source}"
+        raise BadInput(str(source), "holds no Node", remedy)
     return builder.nodes
-
-
-def _documents(directory: Path, manifest: Path) -> list[Path]:
-    if not directory.is_dir():
-        raise BadInput(
-            str(directory),
-            "is not a directory",
-            "give the folder that holds nodes.json, pods.json …",
-        )
-    documents = [
-        path
-        for path in sorted(directory.iterdir())
-        if path.name.endswith((".json", ".json.gz"))
-        and path.is_file()
-        and path.resolve() != manifest.resolve()
-    ]
-    if not documents:
-        remedy = f"save the cluster into it: outscaler capture {directory}"
-        raise BadInput(str(directory), "holds no *.json or *.json.gz", remedy)
-    return [path for path in documents if path.name != "manifest.json"]
-
-
-def _load(path: Path) -> bytes:
-    try:
-        return content(path, MOST_OBJECTS)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(
-            path.name, f"is not a complete gzip file ({error})", "fetch it again"
-        ) from None
-    except OSError as error:
-        raise BadInput(
-            str(path), error.strerror or "cannot be read", "give a file that can be read"
-        ) from None
 
 
 # -- node groups -----------------------------------------------------------------------------------
@@ -193,24 +233,30 @@ def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
         raise BadInput(
             str(path), problem, f"draft it from the nodes: outscaler groups {path.parent} > {path}"
         )
+    return groups_of(loaded(path, path.name), path.name, nodes)
+
+
+def groups_of(manifest: bytes, name: str, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
+    """Return the groups of a manifest's JSON, with these nodes as their members. name: of the
+    file, for errors. Raises BadInput."""
     try:
-        raws = msgspec.json.decode(_load(path), type=_Manifest).nodeGroups
+        raws = msgspec.json.decode(manifest, type=_Manifest).nodeGroups
     except msgspec.ValidationError as error:
         remedy = (
             'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}'
         )
-        raise BadInput(path.name, f"is not a manifest of node groups ({error})", remedy) from None
+        raise BadInput(name, f"is not a manifest of node groups ({error})", remedy) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         # ValueError: an infinite number
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise BadInput(path.name, f"is not complete JSON ({reason})", "fetch it again") from None
+        raise BadInput(name, f"is not complete JSON ({reason})", "fetch it again") from None
     nodes_by_group: dict[str, list[Node]] = {}
     for node in nodes:
         nodes_by_group.setdefault(group_of(node), []).append(node)
     nodes = [node for members in nodes_by_group.values() for node in members]
     by_id: dict[str, NodeGroup] = {}
     for at, raw in enumerate(raws):
-        place = f"{path.name}: nodeGroups[{at}]"
+        place = f"{name}: nodeGroups[{at}]"
         group = _group(raw, place, nodes)
         if group.id in by_id:
             raise BadInput(
