@@ -109,9 +109,10 @@ class NoReply(Exception):
 
     @property
     def words(self) -> str:
-        """Return `no answer: DNS does not know its name`, for a message that names the host."""
+        """Return `no answer (ConnectionError: DNS does not know its name)`, for a message that
+        names the host."""
         why = f"its certificate is refused: {self.certificate}" if self.certificate else self.why
-        return f"no answer: {why}" if why else f"no answer ({self.kind})"
+        return f"no answer ({self.kind}{f': {why}' if why else ''})"
 
 
 _TIMES = {

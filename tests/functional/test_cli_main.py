@@ -298,8 +298,8 @@ def test_missing_table_setting_is_named() -> None:
                 "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
             },
             (
-                'AWS endpoint: Could not connect to the endpoint URL: "http://127.0.0.1:9/"; check '
-                "AWS_DEFAULT_REGION"
+                'AWS endpoint: Could not connect to the endpoint URL: "http://127.0.0.1:9/" '
+                "(it refuses connections on this port); check AWS_DEFAULT_REGION"
             ),
         ),
     ],

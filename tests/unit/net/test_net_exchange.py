@@ -296,7 +296,8 @@ def test_connection_problem_is_said_however_deep_it_is(error: Exception, words: 
     assert connection_problem(wrapped_errors(error)) == words
     assert connection_problem(wrapped_errors(RuntimeError(outer.args[2]))) == words
     reply = NoReply("ConnectionError", why=words)
-    assert reply.words == (f"no answer: {words}" if words else "no answer (ConnectionError)")
+    why = f": {words}" if words else ""
+    assert reply.words == f"no answer (ConnectionError{why})"
     assert "quoted" not in reply.words
 
 
