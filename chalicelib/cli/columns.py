@@ -202,7 +202,12 @@ GROUPS = TableKind[GroupRow](
     aliases=lambda row: (row.group, *row.aliases),
     empty="no node group is known yet",
     columns=(
-        Column("group", lambda row: row.name, label="name"),
+        Column(
+            "group",
+            lambda row: row.name,
+            label="name",
+            values=lambda row: (row.name, row.group, *row.aliases),
+        ),
         Column(
             "provider",
             lambda row: row.provider,

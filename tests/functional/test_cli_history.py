@@ -152,6 +152,15 @@ def test_history_json_keeps_the_newest_entries_as_they_are_stored(day: Store, ca
     assert [version["version"] for version in data["versions"]] == [1]
 
 
+def test_cluster_of_history_may_be_omitted_where_there_is_only_one(
+    store: Store, capsys: Said
+) -> None:
+    assert printed(capsys, "history") == printed(capsys, "history", SHOP)
+    store.policies.put("lab", "x", "d", None)
+    assert main(["history"]) == 2
+    assert "needs a cluster's name; write one of lab, shop" in capsys.readouterr().err
+
+
 def test_filters_select_what_is_under_way_too(day: Store, capsys: Said) -> None:
     del day
     assert [

@@ -34,7 +34,13 @@ from chalicelib.cli.output import (
     warn,
     with_local_times,
 )
-from chalicelib.cli.store_access import add_table_argument, check_group, open_store, stored_policy
+from chalicelib.cli.store_access import (
+    add_table_argument,
+    check_group,
+    only_cluster,
+    open_store,
+    stored_policy,
+)
 from chalicelib.cli.stored_rows import StoredCluster
 from chalicelib.model.operation import MOST_PODS, Operation, OperationKind, OperationState
 from chalicelib.model.quantity import format_duration
@@ -91,7 +97,13 @@ class JournalFilter(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add CLUSTER, --limit, the filters, --all, --follow, --compare, --since and --table."""
-    parser.add_argument("name", metavar="CLUSTER", help="the cluster")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="",
+        metavar="CLUSTER",
+        help="the cluster; may be omitted where there is only one",
+    )
     parser.add_argument(
         "--limit", type=_limit, default=20, metavar="N", help="so many lines (default: 20)"
     )
@@ -149,6 +161,7 @@ def _limit(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Print the history. Returns 0; --follow ends with Ctrl-C."""
     store = open_store(args)
+    args.name = args.name or only_cluster(store, "outscaler history")
     if args.compare:
         return show(store, args.name, args)
     stored_policy(store, args.name)

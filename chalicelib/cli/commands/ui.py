@@ -63,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
         from chalicelib.cli.commands.ui import link_of
 
         link = link_of(args.api, args.cluster)
-        sys.stdout.write(f"{link}\nThe address works once, within a minute.\n")
+        sys.stdout.write(f"{link}\n")
         sys.stdout.flush()
+        sys.stderr.write("The address works once, within a minute.\n")
         if not args.no_open:
             _open(link)
         return 0
@@ -87,11 +88,11 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     with server:
         sys.stdout.write(f"{server.address}\n")
-        sys.stdout.write(
+        sys.stdout.flush()
+        sys.stderr.write(
             "The address works once. Ctrl-C ends the page; it ends after 30 minutes without a "
             "request.\n"
         )
-        sys.stdout.flush()
         if not args.no_open:
             _open(server.address)
         server.serve_until_idle(IDLE)
