@@ -7,13 +7,14 @@ and views/rows.py say.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from chalicelib.cli.listing import Column, TableKind
-from chalicelib.cli.output import Styled, local_time
+from chalicelib.cli.output import Styled, local_time, with_local_times
+from chalicelib.model.health import OF_PODS, HealthState, Tone
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons.text import sentence
@@ -34,7 +35,6 @@ from chalicelib.views.rows import (
     GroupRow,
     GroupStatus,
     NodeRow,
-    Tone,
     group_data,
     node_data,
     price_words,
@@ -43,7 +43,9 @@ from chalicelib.views.rows import (
 
 _REASONS_SHOWN = 3  # groups whose reasons a line of a pod shows
 _STYLES = {Tone.OK: "", Tone.INFO: "green", Tone.WARN: "yellow", Tone.BAD: "red"}
-_UNREACHABLE = ("ClusterUnavailable", "Unavailable")
+_WITH_DETAIL = (HealthState.NOT_READ, HealthState.NO_PASSES, HealthState.PASSES_FAIL)
+"""States of which no other column or line says the cause."""
+_CLUSTER_STYLES = _STYLES | {Tone.OK: "green", Tone.INFO: ""}
 # seconds and name of a unit, and of the one below it
 _AGE_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
@@ -87,32 +89,29 @@ def _mode_cell(row: ClusterRow) -> str | None:
     return f"{row.mode_word} (paused)" if row.mode_word and row.is_paused else row.mode_word
 
 
-def _health_cells(row: ClusterRow, now: float) -> Iterator[str]:
-    """Yield how a cluster is, for people: everything that applies, the one that is shown first."""
-    if row.problem:
-        yield Styled(f"unreadable: {row.problem}", "red")
-    if row.last_error is not None:
-        cls = row.last_error.error_class
-        what = "unreachable" if cls in _UNREACHABLE else f"failing ({cls})"
-        duration = round(now - row.last_error.since)
-        yield Styled(f"{what} for {format_duration(duration)}", "red")
-    if row.health == "late":
-        duration = round(now - row.last_pass)
-        yield Styled(f"no pass for {format_duration(duration)}", "red")
-    if row.health != "ok":
-        yield {"waiting": "no pass yet"}.get(row.health, row.health)
-    if row.is_braked:
-        yield Styled("circuit breaker tripped", "red")
-    if row.waiting:
-        verb = "waits" if row.waiting == 1 else "wait"
-        yield Styled(f"{counted(row.waiting, 'pod')} {verb}", "yellow")
-    yield Styled("ok", "green")
+def _health_cell(row: ClusterRow, now: float) -> str:
+    """Return how a cluster is: the word, since when, and what is behind it."""
+    status = row.status
+    text = status.word
+    if status.since and status.is_one_of(HealthState.NO_PASSES, HealthState.PASSES_FAIL):
+        text += f" for {format_duration(round(now - status.since))}"
+    if status.detail and status.is_one_of(*_WITH_DETAIL):
+        text += f": {with_local_times(status.detail, now, sys.stdout)}"
+    return Styled(text, _CLUSTER_STYLES[status.tone])
+
+
+def _waiting_cell(row: ClusterRow) -> str | int | None:
+    """Return `1+19` with one pod without a node and 19 for which one is coming."""
+    if row.waiting is None or row.without_node is None:
+        return row.waiting
+    return _count(row.without_node, row.waiting - row.without_node)
 
 
 def _cluster_data(row: ClusterRow) -> dict[str, Any]:
-    return {
-        name: value for name, value in as_json(row).items() if name not in ("isPaused", "isBraked")
-    }
+    data = as_json(row)
+    del data["isPaused"]
+    del data["status"]["rank"]
+    return data
 
 
 CLUSTERS = TableKind[ClusterRow](
@@ -127,13 +126,13 @@ CLUSTERS = TableKind[ClusterRow](
         ),
         Column(
             "health",
-            cell_at=lambda row, now: next(_health_cells(row, now)),
+            cell_at=_health_cell,
             label="health",
             values=lambda row: (row.health.partition(":")[0].partition(",")[0],),
-            state=lambda row: row.health,
+            state=lambda row: (row.health, row.status.word),
         ),
         Column("nodes", lambda row: _count(row.nodes, row.coming), spare=4),
-        Column("waiting", lambda row: row.waiting, spare=1),
+        Column("waiting", _waiting_cell, spare=1),
         Column(
             "last pass",
             cell_at=lambda row, now: ago(row.last_pass, now),
@@ -159,15 +158,15 @@ CLUSTERS = TableKind[ClusterRow](
 
 def _status_text(status: GroupStatus, now: float) -> str:
     """Return the state of a group as a phrase with its times."""
-    if status.word in ("growing", "leaving"):
+    if status.is_one_of(HealthState.GROUP_GROWING, HealthState.GROUP_LEAVING):
         text = status.detail
         if status.since:
             text += f" since {format_duration(round(now - status.since))}"
         if status.usually:
             text += f" (usually {format_duration(round(status.usually))})"
         return text
-    if status.word == "steady" and status.detail:
-        return f"steady; {status.detail}, {ago(status.since, now)}"
+    if status.is_one_of(HealthState.GROUP_STEADY) and status.detail:
+        return f"{status.word}; {status.detail}, {ago(status.since, now)}"
     text = status.word
     if status.until:
         text += f" until {local_time(status.until, now, sys.stdout)}"
@@ -195,6 +194,10 @@ def _price_cell(row: GroupRow) -> str:
     return price_words(row.price, row.currency, row.price_source, row.price_date, row.no_price)
 
 
+def _bounds_cell(row: GroupRow) -> str | None:
+    return None if row.max is None else f"{row.min}..{row.max}"
+
+
 GROUPS = TableKind[GroupRow](
     word="group",
     data=lambda row: group_data(row, as_json(row.remembered)),
@@ -216,9 +219,9 @@ GROUPS = TableKind[GroupRow](
         ),
         Column(
             "nodes",
-            lambda row: _count(row.ready if row.max else None, row.coming),
+            lambda row: _count(row.ready, row.coming),
         ),
-        Column("min..max", lambda row: f"{row.min}..{row.max}" if row.max else None, spare=4),
+        Column("min..max", _bounds_cell, spare=4),
         Column("cpu", lambda row: _share(row.cpu), spare=3),
         Column("memory", lambda row: _share(row.memory), spare=2),
         Column(
@@ -378,14 +381,6 @@ NODES = TableKind[NodeRow](
 
 # -- pods of the last decision
 
-_DECISIONS = {
-    "unschedulable": "no place",
-    "newNode": "new node",
-    "fitsExisting": "has a place",
-    "notLookedAt": "not looked at",
-}
-"""What people read for the stable values of a pod's decision."""
-
 
 class WaitingPod(msgspec.Struct, frozen=True):
     """A pod that waits. names: of groups, by id."""
@@ -409,8 +404,8 @@ def _pod_data(pod: WaitingPod) -> dict[str, Any]:
 
 
 def _pod_decision(pod: WaitingPod) -> str:
-    decision = pod.view.decision
-    return Styled(_DECISIONS[decision], "yellow" if decision == "unschedulable" else "")
+    state = OF_PODS[pod.view.decision].row
+    return Styled(state.word, "yellow" if state.tone is Tone.WARN else "")
 
 
 def _why_pod(pod: WaitingPod) -> str:
@@ -446,7 +441,7 @@ PODS = TableKind[WaitingPod](
             "decision",
             _pod_decision,
             label="decision",
-            values=lambda pod: (pod.view.decision, _DECISIONS[pod.view.decision]),
+            values=lambda pod: (pod.view.decision, OF_PODS[pod.view.decision].word),
             spare=1,
         ),
         Column("why", _why_pod, blank=""),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +25,7 @@ from chalicelib.cli.listing import Listing, TableKind
 from chalicelib.cli.output import local_time, warn, with_local_times
 from chalicelib.cli.store_access import load_decision, not_moved
 from chalicelib.journal import carry_over
-from chalicelib.journal.metrics import key
+from chalicelib.journal.cluster_health import ClusterSituation, cluster_status, counts_of
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.memory import Memory
 from chalicelib.model.overview import ClusterOverview
@@ -41,7 +41,7 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import LastPass
 from chalicelib.views import cluster_view as views
 from chalicelib.views import rows as tables
-from chalicelib.views.cluster_view import Instant, instant
+from chalicelib.views.cluster_view import Instant, PauseView, instant
 from chalicelib.views.rows import ClusterRow, GroupRow
 
 if TYPE_CHECKING:
@@ -126,12 +126,14 @@ def clusters(store: Store) -> Listing:
     rows = _cluster_rows(store, now)
     pause_lines: list[str] = []
     for row in rows:
-        for pause in row.pauses:
-            line = f"{row.name}: {pause.paused_line}"
-            pause_lines.append(with_local_times(line, now, sys.stdout))
+        pause_lines += [f"{row.name}: {_pause_line(pause, now)}" for pause in row.pauses]
     return Listing(
         CLUSTERS, tuple(CLUSTERS.row(row, now) for row in rows), before=tuple(pause_lines)
     )
+
+
+def _pause_line(pause: PauseView, now: float) -> str:
+    return with_local_times(pause.paused_line, now, sys.stdout)
 
 
 def _cluster_rows(store: Store, now: float) -> list[ClusterRow]:
@@ -189,12 +191,22 @@ def _cluster_row(
     now: float,
 ) -> ClusterRow:
     """Return one cluster. problem: why its policy or its rows cannot be used."""
-    gauges = carry_over.read(last_pass.carry_over).gauges
+    counts = counts_of(carry_over.read(last_pass.carry_over).gauges)
     passes = views.passes_view(last_pass.state)
     permission = permitted(policy) if policy is not None else None
     interval = policy.scan_interval if policy is not None else None
     planned = permission is not None and permission.plan
-    waiting = gauges.get(key("unschedulable_pods_count", type="unschedulable"))
+    failure = last_pass.state.failure
+    situation = ClusterSituation(
+        problem=problem,
+        plans=planned,
+        interval=interval,
+        applied_at=stored.stored_at,
+        scan=last_pass.state,
+        failure=f"{failure.cls}: {failure.message}" if failure is not None else "",
+        counts=counts,
+        pauses=pauses,
+    )
     return ClusterRow(
         name=stored.name,
         version=stored.version,
@@ -203,23 +215,17 @@ def _cluster_row(
         last_pass=passes.last_pass,
         last_success=passes.last_success,
         last_error=passes.last_error,
-        health=views.health(interval, last_pass.state, now, planned=planned),
+        health=views.health(interval, last_pass.state, stored.stored_at, now, planned=planned),
         problem=problem or None,
         pauses=tuple(map(views.pause_view, pauses)),
         mode_word=(permission.word or None) if permission is not None else None,
-        nodes=_nodes(gauges, "ready", "unready"),
-        coming=_nodes(gauges, "notStarted", "unregistered"),
-        waiting=int(waiting) if waiting is not None else None,
+        nodes=counts.nodes,
+        coming=counts.coming,
+        waiting=counts.waiting,
+        without_node=counts.without_node,
+        status=cluster_status(situation, now),
         is_paused=whole(in_force(pauses, now)) is not None,
-        is_braked=bool(gauges.get(key("brake"))),
     )
-
-
-def _nodes(gauges: Mapping[str, float], *states: str) -> int | None:
-    """Return the number of nodes in these states, None where no pass has counted them."""
-    counts = [gauges.get(key("nodes_count", state=state)) for state in states]
-    known = [count for count in counts if count is not None]
-    return int(sum(known)) if known else None
 
 
 # -- groups
@@ -232,7 +238,9 @@ def groups(cluster: StoredCluster) -> Listing:
     decided = cluster.groups
     rows = (*decided, *tables.only_remembered(cluster.memory, decided, now))
     older = _age_of_numbers(cluster, "Cpu and memory")
-    before = tuple(filter(None, (older,)))
+    pauses = [pause for pause in in_force(cluster.pauses, now) if not pause.group]
+    lines = [_pause_line(views.pause_view(pause), now) for pause in pauses]
+    before = tuple(filter(None, (*lines, older)))
     return Listing(GROUPS, tuple(GROUPS.row(row, now) for row in rows), before=before)
 
 

@@ -1,10 +1,11 @@
 """GET /metrics: the metrics of every cluster of the deployment, in Prometheus's text format 0.0.4.
 
 It reads no cluster and computes nothing anew: gauges are those of each cluster's last pass, and
-counters are the sums that passes and executors have stored. Only the mode and the pauses are those
-of the present. A scrape therefore costs four reads for a hundred clusters, and its numbers survive
-any process. `last_activity` says how old a gauge is; a cluster that is switched off has none but
-these two.
+counters are the sums that passes and executors have stored. Only the mode, the pauses and whether a
+pass is overdue are those of the present. A scrape therefore costs four reads for a hundred
+clusters, and its numbers survive any process. `last_activity` says how old a gauge is; a cluster
+that is switched off has none but mode and pauses, and one that no pass has seen has no gauge of its
+nodes and pods: unknown is not 0.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from chalicelib.journal.metrics import (
     key,
     parts,
 )
+from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import CounterTotals
-from chalicelib.store.leases import LastPass
+from chalicelib.store.leases import LastPass, ScanState
+from chalicelib.views.cluster_view import is_late
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PAGE = "page"
@@ -84,9 +87,20 @@ def metrics(runtime: Runtime) -> HttpResponse:
                 else {key("paused"): float(name in paused)}
             )
             | ({key("mode", mode=permission.word): 1.0} if permission else {})
+            | _late(policy, last, stored.stored_at, runtime.clock())
             | ({key("unreadable"): 1.0} if any(problems) else {})
         )
     return HttpResponse(200, {PAGE: page(values)})
+
+
+def _late(
+    policy: Policy | None, last: LastPass | StoreError | None, applied_at: float, now: float
+) -> dict[str, float]:
+    """Return whether a pass is overdue, nothing where none is expected or it is not known."""
+    if policy is None or isinstance(last, StoreError) or not permitted(policy).plan:
+        return {}
+    scan = last.state if last is not None else ScanState()
+    return {key("pass_late"): float(is_late(policy.scan_interval, scan, applied_at, now))}
 
 
 def page(values: Mapping[str, Values]) -> str:

@@ -8,13 +8,20 @@ null; durations are seconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from chalicelib.functions.http_response import HttpError, HttpResponse, refuse_newer_schema
+from chalicelib.journal import carry_over
+from chalicelib.journal.cluster_health import (
+    ClusterSituation,
+    cluster_status,
+    counts_of,
+    with_groups,
+)
 from chalicelib.journal.redaction import without_secrets
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
@@ -27,8 +34,8 @@ from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.messages import cluster_name_ok
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.store.errors import RowUnreadable
-from chalicelib.store.leases import LastPass, ScanState
+from chalicelib.store.errors import RowUnreadable, StoreError
+from chalicelib.store.leases import LastPass
 from chalicelib.store.policies import not_used
 from chalicelib.views import cluster_view as views
 from chalicelib.views.cluster_view import as_json, instant
@@ -36,6 +43,7 @@ from chalicelib.views.consolidation import replacement_views
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy
+    from chalicelib.views.rows import GroupRow
 
 LIMIT, MAX_LIMIT, MAX_FULL = 20, 100, 5
 
@@ -50,16 +58,19 @@ def healthz() -> HttpResponse:
 
 def clusters(runtime: Runtime) -> HttpResponse:
     """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError,
-    health, problem, openOperations}]}, by name; `problem` says why the policy cannot be used, null
-    where it can. Where policies are stored in a place that is not used, also "problems" with a line
-    each."""
+    health, status, problem, counts, openOperations, …}]}, by name; `problem` says why the policy
+    cannot be used, null where it can. Where policies are stored in a place that is not used, also
+    "problems" with a line each."""
     refuse_newer_schema(runtime)
     stored_policies = runtime.store.policies.all_current()
     not_moved = runtime.store.moving.not_moved(stored_policies)
+    passed = runtime.store.scan_states.passed_by([stored.name for stored in stored_policies])
+    paused = runtime.store.pauses.all_current()
     summaries = []
     for stored in stored_policies:
         policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
-        summary = _summary(stored, policy, problem, runtime)
+        facts = _Facts(passed.get(stored.name, LastPass()), paused.get(stored.name, ()))
+        summary = _summary(stored, policy, problem, facts, runtime)
         summaries.append(without_secrets(summary, stored.text, policy))
     body: dict[str, Any] = {"clusters": summaries}
     if not_moved:
@@ -74,16 +85,18 @@ def cluster(name: str, runtime: Runtime) -> HttpResponse:
     stored = _stored(name, runtime)
     now = runtime.clock()
     policy, problem = in_force_or_problem(stored, now, runtime.deployment)
-    summary = _summary(stored, policy, problem, runtime)
+    facts = _facts_of(name, runtime)
     memory = Memory()
     try:
         memory = runtime.store.memory.look(name)
     except RowUnreadable as error:
-        summary |= {"problem": str(error)}
+        problem = problem or str(error)
+    tables, rows = _tables(name, memory, now, facts.pauses_or_none, runtime)
+    summary = _summary(stored, policy, problem, facts, runtime, rows)
     body = {
         **summary,
         "policy": _policy(policy) if policy else {"error": problem},
-        **_tables(name, memory, now, runtime),
+        **tables,
         "operations": [_operation(operation) for operation in memory.operations],
         "replacements": [as_json(view) for view in replacement_views(memory)],
         "cooldowns": _cooldowns(memory, policy.options, now) if policy else {},
@@ -154,31 +167,80 @@ def _stored(name: str, runtime: Runtime) -> StoredPolicy:
     return stored
 
 
+class _Facts(msgspec.Struct, frozen=True):
+    """The last pass and the pauses of a cluster, or why either cannot be read."""
+
+    passed: LastPass | StoreError
+    pauses: tuple[Pause, ...] | StoreError
+
+    @property
+    def pauses_or_none(self) -> tuple[Pause, ...]:
+        return () if isinstance(self.pauses, StoreError) else self.pauses
+
+
+def _facts_of(name: str, runtime: Runtime) -> _Facts:
+    passed = runtime.store.scan_states.passed_by([name]).get(name, LastPass())
+    try:
+        return _Facts(passed, runtime.store.pauses.current(name))
+    except RowUnreadable as error:
+        return _Facts(passed, error)
+
+
 def _summary(
-    stored: StoredPolicy, policy: Policy | None, problem: str, runtime: Runtime
+    stored: StoredPolicy,
+    policy: Policy | None,
+    problem: str,
+    facts: _Facts,
+    runtime: Runtime,
+    rows: Sequence[GroupRow] = (),
 ) -> dict[str, Any]:
-    """Return the summary of a cluster. What its rows contain never fails the lines
-    of others: it becomes a problem."""
+    """Return the summary of a cluster. rows: of its groups, where they are known. What the
+    cluster's rows contain never fails the lines of others: it becomes a problem."""
     permission = permitted(policy) if policy is not None else None
     interval = policy.scan_interval if policy is not None else None
-    scan = ScanState()
+    now = runtime.clock()
+    passed = facts.passed if isinstance(facts.passed, LastPass) else LastPass()
     open_operations: int | None = None
+    unreadable = [row for row in (facts.passed, facts.pauses) if isinstance(row, StoreError)]
     try:
-        last_scan = runtime.store.scan_states.due(stored.name)
         open_operations = len(runtime.store.operations.look(stored.name))
-        scan = last_scan
     except RowUnreadable as error:
+        unreadable.append(error)
+    if unreadable:
         interval = None
-        problem = problem or str(error)
+        problem = problem or str(unreadable[0])
+    scan = passed.state
     planned = permission is not None and permission.plan
-    health = views.health(interval, scan, runtime.clock(), planned=planned)
+    counts = counts_of(carry_over.read(passed.carry_over).gauges)
+    if rows:
+        counts = with_groups(counts, rows)
+    situation = ClusterSituation(
+        problem=problem,
+        plans=planned,
+        interval=interval,
+        applied_at=stored.stored_at,
+        scan=scan,
+        failure=f"{scan.failure.cls}: {scan.failure.message}" if scan.failure is not None else "",
+        counts=counts,
+        pauses=facts.pauses_or_none,
+    )
+    status = as_json(cluster_status(situation, now))
+    del status["rank"]
     return {
         "name": stored.name,
         "mode": permission.word if permission is not None else "unreadable",
         "version": stored.version,
+        "appliedAt": instant(stored.stored_at),
         **as_json(views.passes_view(scan)),
-        "health": health,
+        "health": views.health(interval, scan, stored.stored_at, now, planned=planned),
+        "status": status,
         "problem": problem or None,
+        "counts": {
+            "nodes": counts.nodes,
+            "coming": counts.coming,
+            "waiting": counts.waiting,
+            "withoutNode": counts.without_node,
+        },
         "openOperations": open_operations,
     }
 
@@ -197,9 +259,11 @@ def _policy(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str, Any]:
+def _tables(
+    name: str, memory: Memory, now: float, pauses: tuple[Pause, ...], runtime: Runtime
+) -> tuple[dict[str, Any], tuple[GroupRow, ...]]:
     """Return the rows of groups and nodes, what is remembered of a group, and what the last
-    decision and the last pass say of both; and the cost."""
+    decision and the last pass say of both; and the cost. The second value is the decided groups."""
     # Every function imports this module, and none but this one needs the rows.
     from chalicelib.journal.journal import DecisionUnreadable, last_decision
     from chalicelib.views.cost_view import cost_view
@@ -213,13 +277,10 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
 
     passed = LastPass()
     decision = None
-    pauses: tuple[Pause, ...] = ()
     with suppress(RowUnreadable):  # the summary says so
         passed = runtime.store.scan_states.last(name, points=True) or passed
     with suppress(DecisionUnreadable):
         decision = last_decision(name, passed, runtime.store.journal)
-    with suppress(RowUnreadable):
-        pauses = runtime.store.pauses.current(name)
     plan = decision.plan if decision is not None else None
     entries = runtime.store.journal.recent(name, MAX_LIMIT)
     overview = passed.overview
@@ -228,7 +289,8 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     groups = [group_data(row, _remembered(row.remembered, now)) for row in known]
     nodes = [node_data(row) for row in node_rows(plan, overview, rows, memory, entries)]
     cost = as_json(cost_view(overview.bill, plan)) if overview.bill is not None else None
-    return {"groups": groups, "nodes": nodes, "cost": cost}
+    decided = rows if plan is not None else ()
+    return {"groups": groups, "nodes": nodes, "cost": cost}, decided
 
 
 def _remembered(view: views.GroupView, now: float) -> dict[str, Any]:

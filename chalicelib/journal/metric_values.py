@@ -18,8 +18,9 @@ from chalicelib.journal.metrics import BUCKETS, COSTS, Values, key, parts
 from chalicelib.journal.operation_events import OperationStep, kept
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.errors import BadInput
+from chalicelib.model.health import HealthState, of_backoff
 from chalicelib.model.join_summary import join_summary
-from chalicelib.model.memory import JoinStatistics
+from chalicelib.model.memory import GroupMemory, JoinStatistics
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
@@ -157,15 +158,14 @@ def pass_gauges(
     plan: Plan,
     options: Options,
     before: Values,
-    joins: Mapping[str, JoinStatistics] = MappingProxyType({}),
+    groups: Mapping[str, GroupMemory] = MappingProxyType({}),
 ) -> dict[str, float]:
     """Return every gauge after this pass. before: those of the last pass, of which two instants,
     the costs and the circuit breaker are used: where removals are paused for another reason, the
-    breaker was not asked and is as it was. joins: what groups have taught."""
+    breaker was not asked and is as it was. groups: what is remembered of them. What the pass could
+    not see has no gauge: with a provider that was not read, the number of groups and the most nodes
+    are not known."""
     health = plan.health
-    most = sum(group.max for group in plan.groups)
-    if options.max_nodes_total > 0:
-        most = min(most, options.max_nodes_total)
     # All pods that the scheduler refused, including those for which nodes are coming,
     # as upstream counts them.
     refused = sum(len(verdict.pods) for verdict in plan.unschedulable)
@@ -187,10 +187,8 @@ def pass_gauges(
         key("nodes_count", state="suspended"): float(health.suspended),
         key("nodes_count", state="unregistered"): float(health.unregistered),
         key("nodes_count", state="longUnregistered"): float(health.long_unregistered),
-        key("node_groups_count", node_group_type="autoscaled"): float(len(plan.groups)),
         key("unschedulable_pods_count", type="unschedulable"): float(refused),
         key("unschedulable_pods_count", type="scheduler_unprocessed"): float(unprocessed),
-        key("max_nodes_count"): float(most),
         key("cluster_cpu_current_cores"): health.cpu / 1000.0,
         key("cluster_memory_current_bytes"): float(health.memory),
         key("cpu_limits_cores", direction="minimum"): float(options.cores_total[0]),
@@ -199,6 +197,8 @@ def pass_gauges(
         key("memory_limits_bytes", direction="maximum"): float(options.memory_total[1]),
         key("unneeded_nodes_count"): float(len(plan.unneeded)),
         **_unremovable_gauges(plan),
+        **_size_gauges(plan, options),
+        **_health_gauges(plan, groups),
         key("scale_down_in_cooldown"): float(cooldown),
         key("pending_node_deletions"): float(health.removing),
         key("brake"): float(brake),
@@ -215,8 +215,64 @@ def pass_gauges(
     if options.emit_per_nodegroup_metrics:
         for group in plan.groups:
             gauges |= _group_gauges(group)
-            gauges |= _join_gauges(group.group, joins.get(group.group), plan.at)
+            memory = groups.get(group.group)
+            joins = memory.joins if memory is not None else None
+            gauges |= _join_gauges(group.group, joins, plan.at)
     return gauges
+
+
+def _size_gauges(plan: Plan, options: Options) -> dict[str, float]:
+    """Return how many groups and nodes there may be, where every provider was read."""
+    if unread_providers(plan):
+        return {}
+    most = sum(group.max for group in plan.groups)
+    if options.max_nodes_total > 0:
+        most = min(most, options.max_nodes_total)
+    return {
+        key("node_groups_count", node_group_type="autoscaled"): float(len(plan.groups)),
+        key("max_nodes_count"): float(most),
+    }
+
+
+def unread_providers(plan: Plan) -> int:
+    """Return how many providers a pass could not read."""
+    return sum(gap.kind.startswith("provider/") for gap in plan.gaps)
+
+
+def _health_gauges(plan: Plan, groups: Mapping[str, GroupMemory]) -> dict[str, float]:
+    """Return the waiting pods that nothing helps, where some wait, and what is not well; see
+    journal/cluster_health.py."""
+    without_node = sum(len(verdict.pods) for verdict in plan.unschedulable)
+    is_waiting = bool(without_node or plan.scale_ups or plan.fits_existing)
+    states: Counter[str] = Counter()
+    for group in plan.groups:
+        memory = groups.get(group.group)
+        backoff = memory.backoff if memory is not None else None
+        state = _unwell(group, backoff.attempt if backoff is not None else 1)
+        states[state] += 1
+    unread = unread_providers(plan)
+    return {
+        **({key("pods_without_node_count"): float(without_node)} if is_waiting else {}),
+        **{
+            key("unwell_node_groups_count", state=state): float(count)
+            for state, count in sorted(states.items())
+            if state
+        },
+        **({key("unread_providers_count"): float(unread)} if unread else {}),
+    }
+
+
+def _unwell(group: GroupVerdict, attempt: int) -> str:
+    """Return what is the matter with a group, "" where it is well: the states of the metric, in
+    the order of model/health.py."""
+    if group.skipped is not None and group.skipped.code is ReasonCode.GROUP_UNREADABLE:
+        return "notRead"
+    if not group.healthy:
+        return "unhealthy"
+    if group.backoff is None:
+        return ""
+    state = of_backoff(str(group.backoff.params.get("class", "")), attempt)
+    return "cannotGrow" if state is HealthState.GROUP_CANNOT_GROW else "backingOff"
 
 
 def _unremovable_gauges(plan: Plan) -> dict[str, float]:
@@ -317,9 +373,9 @@ def pass_counts(plan: Plan) -> dict[str, float]:
     for result, count in _replacement_results(plan).items():
         if count:
             counts[key("replacements_total", result=result)] += count
-    unread_providers = sum(gap.kind.startswith("provider/") for gap in plan.gaps)
-    if unread_providers:
-        counts[key("errors_total", type="cloudProviderError")] += unread_providers
+    unread = unread_providers(plan)
+    if unread:
+        counts[key("errors_total", type="cloudProviderError")] += unread
     return _as_floats(counts)
 
 

@@ -200,6 +200,31 @@ METRICS: tuple[Metric, ...] = (
         ("state",),
         prefix=OWN_PREFIX,
     ),
+    Metric(
+        "pods_without_node_count",
+        GAUGE,
+        "Waiting pods for which no node is coming.",
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "unwell_node_groups_count",
+        GAUGE,
+        "Node groups that are not read, unhealthy, cannot grow or back off.",
+        ("state",),
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "unread_providers_count",
+        GAUGE,
+        "Providers whose groups could not be read.",
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "pass_late",
+        GAUGE,
+        "1 while a pass is overdue, also where none has ever begun.",
+        prefix=OWN_PREFIX,
+    ),
     Metric("brake", GAUGE, "1 while the circuit breaker stops removals.", prefix=OWN_PREFIX),
     Metric(
         "paused",

@@ -265,8 +265,7 @@ def _measured(
     """Write the metrics of a pass; return them with the nodes that it removes although they are not
     ready, for the executor, which only sees their removal."""
     groups = state.memory.groups if state is not None else {}
-    joins = {name: memory.joins for name, memory in groups.items() if memory.joins is not None}
-    gauges = metric_values.pass_gauges(plan, recorder.options, old_carry_over.gauges, joins)
+    gauges = metric_values.pass_gauges(plan, recorder.options, old_carry_over.gauges, groups)
     if state is not None:
         gauges |= metric_values.lifecycle_gauges(plan, state)
     counts = metric_values.pass_counts(plan)

@@ -25,6 +25,7 @@ class ReasonRow(msgspec.Struct, frozen=True):
     detail: str = ""  # the numbers behind it, shown in brackets
     tile: str = ""  # what nodes are that stay for it, on a cluster's page
     need: str = ""  # what is the matter with the node that it is a note on, on a cluster's page
+    need_ends: bool = False  # that ends by itself, and nobody has to do anything
     due: str = ""  # what a node is that it keeps although it is sick, too old or outdated
     # how an operator ends it, for `explain node`; may name {cluster}, {threshold}, {cooldown}
     advice: str = ""
@@ -1277,7 +1278,8 @@ class ReasonCode(StrEnum):
         "NoReplacementInTime",
         "a new node may come after the vendor has taken back node {node}",
         detail="[until {until:time}], a new node may take {ready:duration}",
-        need="no new node can be ready before its vendor takes it back",
+        need="a new node for its pods may be ready only after its vendor takes it back",
+        need_ends=True,
         meaning=(
             "a new node takes longer than the notice lasts; pods without room wait for it. "
             "[Headroom](reference/headroom.md) avoids that"

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.journal.metrics import Values, key
+from chalicelib.model.health import HealthState, of_backoff
 from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
@@ -24,9 +25,9 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.text import sentence
-from chalicelib.reasons.words import some
+from chalicelib.reasons.words import counted, some
 from chalicelib.store.leases import ScanState
-from chalicelib.views.cluster_view import LATE_AFTER
+from chalicelib.views.cluster_view import LATE_AFTER, is_late, never_started
 
 INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL
 IN_A_ROW = 3
@@ -67,8 +68,9 @@ class NoticeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClusterFacts(msgspec.Struct, frozen=True):
-    """What the tables say. plan: the last decision, None where there is none. gauges: of the last
-    pass. plans, acts: what the mode permits."""
+    """What the tables say. applied_at: of the policy in force (epoch seconds). plan: the last
+    decision, None where there is none. gauges: of the last pass. plans, acts: what the mode
+    permits. was_off: at the last tick."""
 
     name: str
     now: float
@@ -80,6 +82,8 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     memory: Memory
     pauses: tuple[Pause, ...]
     plan: Plan | None
+    applied_at: float = 0.0
+    was_off: bool = False
 
 
 def typed(*words: str) -> str:
@@ -117,13 +121,20 @@ def _of_group(
 
 
 def _late(facts: ClusterFacts) -> Iterator[NoticeCondition]:
-    last, longest = facts.state.last_pass, facts.policy.scan_interval + LATE_AFTER
-    if facts.plans and not (last and facts.now - last <= longest):
-        message = f"no pass since {format_time(last)}" if last else "no pass yet"
-        opens_after = 0.0 if last else longest
-        yield _of_cluster(
-            "cluster.late", CRITICAL, message, typed("get", "clusters"), opens_after=opens_after
-        )
+    interval, scan = facts.policy.scan_interval, facts.state
+    is_overdue = is_late(interval, scan, facts.applied_at, facts.now)
+    if not facts.plans or facts.was_off or not is_overdue:
+        return
+    command = typed("get", "clusters")
+    if scan.last_pass:
+        message = f"no pass since {format_time(scan.last_pass)}"
+        yield _of_cluster("cluster.late", CRITICAL, message, command)
+        return
+    applied = format_time(facts.applied_at)
+    message = f"no pass since the policy was applied at {applied}: {never_started(scan)}"
+    # Another version of the policy starts no pass, so it does not end the condition.
+    closes_after = interval + LATE_AFTER
+    yield _of_cluster("cluster.late", CRITICAL, message, command, closes_after=closes_after)
 
 
 def _failing(facts: ClusterFacts) -> Iterator[NoticeCondition]:
@@ -169,10 +180,8 @@ def _providers(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 
 def _unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     if facts.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0:
-        message, command = (
-            "too many nodes are not ready; nothing is scaled",
-            typed("get", "nodes", facts.name),
-        )
+        message = HealthState.CLUSTER_UNHEALTHY.row.meaning
+        command = typed("get", "nodes", facts.name)
         yield _of_cluster(
             "cluster.unhealthy",
             CRITICAL,
@@ -210,10 +219,10 @@ def _groups_failed(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             or memory.last_add > backoff.last_failed
         ):
             continue
-        severity = INFO if backoff.cls == "OutOfStock" and helped else WARNING
-        message = (
-            f"group {name} cannot grow: {backoff.cls} {backoff.code} {backoff.message}".strip()
-        )
+        state = of_backoff(backoff.cls, backoff.attempt)
+        severity = WARNING if state.row.person or not helped else INFO
+        verb = "backs off" if state is HealthState.GROUP_BACKING_OFF else state.word
+        message = f"group {name} {verb}: {backoff.cls} {backoff.code} {backoff.message}".strip()
         cause = {"cls": backoff.cls, "code": backoff.code}
         yield _of_group("group.failed", severity, message, facts, name, f"/{backoff.cls}", **cause)
 
@@ -232,7 +241,7 @@ def _pods_unhelped(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             "pods.unhelped",
             f"pods.unhelped/{name}",
             WARNING,
-            f"{count} pods of {name} have no place: {why}",
+            f"{counted(count, 'pod')} of {name} without a node: {why}",
             pods=pods[:_PODS],
             command=typed("explain", "pod", pods[0], "--cluster", facts.name) if pods else "",
             opens_after=10 * _MINUTES,

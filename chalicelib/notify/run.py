@@ -7,7 +7,7 @@ with the same ids. A quiet tick writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
@@ -16,6 +16,7 @@ from chalicelib.journal import carry_over
 from chalicelib.journal.journal import DecisionUnreadable, last_decision
 from chalicelib.journal.redaction import without_names
 from chalicelib.model.errors import OutscalerError
+from chalicelib.model.health import HealthState
 from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
@@ -43,10 +44,15 @@ MakeChannels = Callable[[str], Channels]
 
 
 def notify(
-    policies: Iterable[Policy], store: Store, channels: MakeChannels, clock: Callable[[], float]
+    policies: Iterable[Policy],
+    store: Store,
+    channels: MakeChannels,
+    clock: Callable[[], float],
+    applied_at: Mapping[str, float],
 ) -> int:
-    """Send what is due for these clusters (schedules applied, pauses not). Returns the number of
-    delivered messages. Raises nothing: a cluster that fails is logged, and the next one follows."""
+    """Send what is due for these clusters (schedules applied, pauses not). applied_at: when each
+    policy was (epoch seconds). Returns the number of delivered messages. Raises nothing: a cluster
+    that fails is logged, and the next one follows."""
     notified = [
         policy for policy in policies if policy.notifications and policy.notifications.destinations
     ]
@@ -67,7 +73,8 @@ def notify(
             if isinstance(in_force, StoreError):
                 raise in_force
             paused = msgspec.structs.replace(policy, pauses=in_force)
-            sent += _notify_cluster(paused, store, channels, clock, until)
+            applied = applied_at.get(policy.name, 0.0)
+            sent += _notify_cluster(paused, applied, store, channels, clock, until)
     return sent
 
 
@@ -82,13 +89,20 @@ def _contained(cluster: str) -> Iterator[None]:
 
 
 def _notify_cluster(
-    policy: Policy, store: Store, channels: MakeChannels, clock: Callable[[], float], until: float
+    policy: Policy,
+    applied_at: float,
+    store: Store,
+    channels: MakeChannels,
+    clock: Callable[[], float],
+    until: float,
 ) -> int:
     settings = policy.notifications
     assert settings is not None
     data, version = store.notices().load(policy.name)
     before, now = load_state(data), clock()
-    facts = _facts(policy, store, now)
+    facts = facts_of(policy, applied_at, store, now)
+    # A cluster that was off at the last tick has not had the time for a pass yet.
+    facts = msgspec.structs.replace(facts, was_off=before.effective == HealthState.OFF.word)
     rules = NoticeRules(policy.name, settings, facts.acts, _is_quiet(settings, now))
     names = {name for _, name, _ in named_by(policy)}
     # Errors name secrets for operators, and messages leave the account.
@@ -163,7 +177,8 @@ def load_state(data: bytes) -> NoticeState:
         return NoticeState()
 
 
-def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
+def facts_of(policy: Policy, applied_at: float, store: Store, now: float) -> ClusterFacts:
+    """Return what the tables say of a cluster at `now`. Raises StoreError."""
     passed = store.scan_states.last(policy.name)
     permission = permitted(msgspec.structs.replace(policy, pauses=()))
     decision = None
@@ -186,6 +201,7 @@ def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
         memory=store.memory.glance(policy.name),
         pauses=policy.pauses,
         plan=decision.plan if decision is not None else None,
+        applied_at=applied_at,
     )
 
 

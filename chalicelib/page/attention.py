@@ -1,5 +1,5 @@
-"""What an operator asks first: is it well, since when not, what needs me and what do I type, what
-is under way, what is paused.
+"""What an operator asks first: what needs me and what do I type, what ends by itself, what is under
+way, what is paused. Whether a cluster is well is in journal/cluster_health.py.
 
 Sentences only: a template prints them as they are. Instants in them are RFC 3339, which the
 template shows as times.
@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.journal.metrics import key
+from chalicelib.model.health import HealthState
 from chalicelib.model.memory import ReplacementState
 from chalicelib.model.operation import REPLACES, Operation, OperationKind
-from chalicelib.model.pause import Pause, PausedPart, whole
+from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
-from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
+from chalicelib.page.cluster_data import ClusterDetails
 from chalicelib.reasons.text import disruption_words, lasting_first, sentence
 from chalicelib.reasons.words import counted, money
-from chalicelib.views.cluster_view import LATE_AFTER
+from chalicelib.views.cluster_view import ClusterStatus
 from chalicelib.views.consolidation import (
     ReplacementView,
     replacement_action,
@@ -32,23 +32,10 @@ from chalicelib.views.consolidation import (
 )
 from chalicelib.views.journal_lines import spoken
 from chalicelib.views.lifecycle import verdict_of
-from chalicelib.views.rows import Tone, usual_seconds
+from chalicelib.views.rows import OF_PROVIDER, GroupRow, provider_title, usual_seconds
 
 LISTED = 5
 """Rows of one kind; the rest is counted, and is on a page of its own."""
-UNHEALTHY = "unhealthy"
-
-
-class ClusterStatus(msgspec.Struct, frozen=True):
-    """Whether a cluster is well. word: the tag beside its name, so that no status depends on a
-    colour. detail: a sentence, "" where the word says it all. since: epoch seconds, 0.0: not known.
-    rank: the worst is first."""
-
-    word: str
-    tone: Tone
-    detail: str
-    since: float
-    rank: int
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -93,44 +80,6 @@ class Paused(msgspec.Struct, frozen=True):
     command: str
 
 
-# -- is it well
-
-
-def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
-    """Return the first status that applies, the worst first."""
-    state = summary.passed.state
-    pause = whole(summary.pauses)
-    last = state.last_pass
-    interval = summary.policy.scan_interval if summary.policy is not None else 0.0
-    is_late = bool(last) and now - last > interval + LATE_AFTER
-    is_braked = bool(last) and summary.gauges.get(key("brake"), 0.0) > 0
-    is_unsafe = bool(last) and summary.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0
-    failing_since = state.failure.since if state.failure is not None else 0.0
-    pending = summary.pending
-    wait = "1 pod waits" if pending == 1 else f"{pending} pods wait"
-    failure = summary.failure
-    unready = "too many nodes are not ready; nothing is changed"
-    statuses: tuple[tuple[bool, ClusterStatus], ...] = (
-        (bool(summary.problem), ClusterStatus("not read", Tone.BAD, summary.problem, 0.0, 0)),
-        (not summary.plans, ClusterStatus("off", Tone.INFO, "the policy's mode is off", 0.0, 8)),
-        (is_late, ClusterStatus("no passes", Tone.BAD, failure or "no pass is made", last, 1)),
-        (bool(failure), ClusterStatus("passes fail", Tone.BAD, failure, failing_since, 2)),
-        (
-            is_braked,
-            ClusterStatus("circuit breaker tripped", Tone.BAD, "removals are blocked", 0.0, 3),
-        ),
-        (is_unsafe, ClusterStatus(UNHEALTHY, Tone.BAD, unready, 0.0, 3)),
-        (
-            pause is not None,
-            ClusterStatus("paused", Tone.WARN, pause.reason if pause else "", 0.0, 4),
-        ),
-        (not last, ClusterStatus("no pass yet", Tone.INFO, "", 0.0, 6)),
-        (pending > 0, ClusterStatus(wait, Tone.WARN, "", 0.0, 5)),
-        (True, ClusterStatus("ok", Tone.OK, "", 0.0, 7)),
-    )
-    return next(status for applies, status in statuses if applies)
-
-
 # -- what needs a person
 
 
@@ -138,41 +87,86 @@ def needs(details: ClusterDetails, status: ClusterStatus, now: float) -> list[Ne
     """Return what needs a person, the most urgent first."""
     gaps = [
         Need(gap.name or gap.kind, f"not read: {gap.detail}", anchor="gaps")
-        for gap in details.plan.gaps[:LISTED]
+        for gap in details.plan.gaps
+        if not gap.kind.startswith(OF_PROVIDER)
     ]
     return [
         *_of_cluster(details, status),
+        *_of_vendors(details),
         *_of_breaker(details, now),
         *_of_pods(details),
-        *_of_nodes(details, now),
+        *_of_nodes(details, now, ends=False),
         *_sick_groups(details),
         *_resting(details),
         *_of_groups(details),
-        *gaps,
+        *gaps[:LISTED],
     ]
 
 
 def _of_cluster(details: ClusterDetails, status: ClusterStatus) -> list[Need]:
     name = details.summary.name
     detail = status.detail
-    if status.rank == 0:
+    if status.is_one_of(HealthState.NOT_READ):
         command = shlex.join(("outscaler", "get", "policy", name))
-        anchor = "policies-not-in-effect"
-        return [Need("Policy", detail, "not in force", anchor=anchor, command=command)]
-    if status.rank in (1, 2):
-        command = shlex.join(("outscaler", "history", name, "--kind", "pass"))
-        note = "no pass is made" if status.rank == 1 else "nothing is decided"
-        anchor = "missing-passes"
-        return [Need("Passes", detail, note, status.since, anchor=anchor, command=command)]
-    if status.word == UNHEALTHY:
+        return [_need(HealthState.NOT_READ, "Policy", detail, "not in force", command=command)]
+    if status.is_one_of(HealthState.NO_PASSES):
+        since = status.since
+        command = _of_passes(details)
+        state = HealthState.NO_PASSES
+        text = detail or "none has ended since then"
+        return [_need(state, "Passes", text, "no pass is made", since, command=command)]
+    if status.is_one_of(HealthState.PASSES_FAIL):
+        since = status.since
+        command = _of_passes(details)
+        state = HealthState.PASSES_FAIL
+        return [_need(state, "Passes", detail, "nothing is decided", since, command=command)]
+    if status.is_one_of(HealthState.CLUSTER_UNHEALTHY):
         health = details.plan.health
         command = shlex.join(("outscaler", "get", "nodes", name))
         nodes = counted(health.registered, "node")
         text = f"{health.unready} of {nodes} are not ready; nothing is changed until they are"
-        return [Need("Nodes", text, anchor="notification-clusterunhealthy", command=command)]
+        return [_need(HealthState.CLUSTER_UNHEALTHY, "Nodes", text, command=command)]
     if details.undecided and details.summary.plans and details.summary.passed.last_pass:
         return [Need("Last decision", details.undecided, anchor="empty-plans")]
     return []
+
+
+def _of_vendors(details: ClusterDetails) -> list[Need]:
+    """Return the vendors that could not be read, once for all of their groups."""
+    command = shlex.join(("outscaler", "get", "groups", details.summary.name))
+    state = HealthState.VENDORS_NOT_READ
+    gaps = [gap for gap in details.plan.gaps if gap.kind.startswith(OF_PROVIDER)]
+    return [
+        _need(
+            state,
+            provider_title(gap.kind.removeprefix(OF_PROVIDER)),
+            f"not read: {gap.detail}",
+            "its groups stay as they are",
+            command=command,
+        )
+        for gap in gaps[:LISTED]
+    ]
+
+
+def _need(
+    state: HealthState,
+    subject: str,
+    text: str,
+    note: str = "",
+    since: float = 0.0,
+    command: str = "",
+) -> Need:
+    return Need(subject, text, note, since, anchor=state.row.anchor, command=command)
+
+
+def _of_passes(details: ClusterDetails) -> str:
+    """Return what shows why passes are missing or fail. Where there never was one, the journal has
+    nothing, and the log of the function that should have worked says why."""
+    scan = details.summary.passed.state
+    if scan.last_pass:
+        return shlex.join(("outscaler", "history", details.summary.name, "--kind", "pass"))
+    function = "reconcile" if scan.queued_until or scan.lease_until else "tick"
+    return f"aws logs tail /aws/lambda/outscaler-STAGE-{function} --since 10m"
 
 
 def _of_breaker(details: ClusterDetails, now: float) -> list[Need]:
@@ -207,10 +201,11 @@ def _of_pods(details: ClusterDetails) -> list[Need]:
     return listed
 
 
-def _of_nodes(details: ClusterDetails, now: float) -> list[Need]:
-    """Return nodes that their vendor takes back without a remedy, and that are overdue."""
+def _of_nodes(details: ClusterDetails, now: float, *, ends: bool) -> list[Need]:
+    """Return nodes that their vendor takes back without a remedy, and that are overdue. ends: those
+    about which nobody has to do anything, or the others."""
     plan = details.plan
-    codes = [code for code in ReasonCode if code.row.need]
+    codes = [code for code in ReasonCode if code.row.need and code.row.need_ends is ends]
     notes = [note for code in codes for note in plan.notes if note.code is code]
     listed = []
     for note in notes[:LISTED]:
@@ -219,6 +214,9 @@ def _of_nodes(details: ClusterDetails, now: float) -> list[Need]:
         text = note.code.row.need
         if isinstance(until, int | float) and until > now:
             text += f"; {spoken(until - now)} left"
+        ready = note.params.get("ready")
+        if isinstance(ready, int | float):
+            text += f", and a new node usually takes {spoken(ready)}"
         verdict = verdict_of(plan, node)
         if verdict is not None and verdict.held is not None:
             text += f": {sentence(verdict.held)}"
@@ -267,34 +265,57 @@ def _group_need(
     return Need(name, sentence(reason), note, 0.0, group, "groups", anchor, command)
 
 
-_MEANS = {
-    "unhealthy": "its nodes are not ready, so it is neither grown nor shrunk",
-    "not read": "it could not be read",
-}
+_OF_GROUPS = (
+    HealthState.GROUP_NOT_READ,
+    HealthState.GROUP_UNHEALTHY,
+    HealthState.GROUP_CANNOT_GROW,
+)
+"""States of a group that stand under what needs a person. A group at its maximum does with the pods
+that it would take."""
 
 
 def _of_groups(details: ClusterDetails) -> list[Need]:
+    of_vendors = {
+        gap.detail for gap in details.plan.gaps if gap.kind.startswith(OF_PROVIDER)
+    }  # which stand for their groups
     listed = []
-    for row in details.groups:
-        status = row.status
-        if status.tone is not Tone.BAD:
-            continue
-        backoff = row.remembered.backoff
-        text = status.detail or _MEANS.get(status.word, status.word)
-        if status.until and backoff is not None:
-            text += f"; next try {format_time(status.until)}"
-            note = "backing off"
-            if backoff.attempt > 1:
-                note += f", {counted(backoff.attempt, 'failure')} in a row"
-            cluster = details.summary.name
-            command = shlex.join(("outscaler", "retry", cluster, "group", row.name))
-        else:
-            note = status.word
-            command = _explain(details, "group", row.name)
-        listed.append(
-            Need(row.name, text, note, status.since, row.group, "groups", command=command)
-        )
+    for state in _OF_GROUPS:
+        rows = [row for row in details.groups if row.status.is_one_of(state)]
+        listed += [
+            _of_group(details, row, state) for row in rows if row.status.detail not in of_vendors
+        ]
     return listed[:LISTED]
+
+
+def _of_group(details: ClusterDetails, row: GroupRow, state: HealthState) -> Need:
+    status = row.status
+    text = status.detail or state.row.meaning
+    note = status.word
+    command = _explain(details, "group", row.name)
+    backoff = row.remembered.backoff
+    if status.until and backoff is not None:
+        text += f"; next try {format_time(status.until)}"
+        if backoff.attempt > 1:
+            note += f", {counted(backoff.attempt, 'failure')} in a row"
+        cluster = details.summary.name
+        command = shlex.join(("outscaler", "retry", cluster, "group", row.name))
+    anchor = state.row.anchor
+    return Need(row.name, text, note, status.since, row.group, "groups", anchor, command)
+
+
+# -- what ends by itself
+
+
+def healing(details: ClusterDetails, now: float) -> list[Need]:
+    """Return what is not as it should be and ends by itself: groups that are tried again later, and
+    nodes whose pods may wait for a while."""
+    state = HealthState.GROUP_BACKING_OFF
+    rows = [row for row in details.groups if row.status.is_one_of(state)]
+    listed = [_of_group(details, row, state) for row in rows[:LISTED]]
+    more = len(rows) - LISTED
+    if more > 0:
+        listed.append(Need(counted(more, "more group"), "tried again later, too", page="groups"))
+    return [*listed, *_of_nodes(details, now, ends=True)]
 
 
 # -- why pods wait
@@ -420,7 +441,7 @@ def _progress(details: ClusterDetails, operation: Operation) -> OperationProgres
     done = of = 0
     if spec.kind is OperationKind.SCALE_UP:
         row = details.group(spec.group)
-        ready = row.ready if row is not None else 0
+        ready = (row.ready or 0) if row is not None else 0
         of = spec.to_size - spec.from_size
         done = min(max(ready - spec.from_size, 0), of)
     elif spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE):

@@ -6,13 +6,20 @@ Nothing is computed anew: a page shows the last pass of a cluster and what is st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chalicelib.journal import carry_over
+from chalicelib.journal.cluster_health import (
+    ClusterCounts,
+    ClusterSituation,
+    cluster_status,
+    counts_of,
+    with_groups,
+)
 from chalicelib.journal.journal import PLAN, DecisionUnreadable, LastDecision, last_decision
-from chalicelib.journal.metrics import key
 from chalicelib.journal.redaction import without_secrets
 from chalicelib.model.memory import Memory
 from chalicelib.model.overview import ClusterOverview
@@ -26,6 +33,7 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.gauge_ring import GaugePoint
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import LastPass
+from chalicelib.views.cluster_view import ClusterStatus
 from chalicelib.views.rows import GroupRow, group_rows
 
 if TYPE_CHECKING:
@@ -37,25 +45,35 @@ charts show more than a day."""
 
 
 class ClusterSummary(msgspec.Struct, frozen=True):
-    """One cluster of the list. problem: why its policy or its rows cannot be read. gauges:
-    by metrics.key, of the last pass. plans: passes are made for it. failure: of the last
-    pass, "" where it succeeded."""
+    """One cluster of the list. applied_at: of the policy in force (epoch seconds). problem: why
+    its policy or its rows cannot be read. counts: of the last pass. plans: passes are made for it.
+    failure: of the last pass, "" where it succeeded."""
 
     name: str
     version: int
+    applied_at: float
     policy: Policy | None
     problem: str
     passed: LastPass
     pauses: tuple[Pause, ...]
-    gauges: dict[str, float]
+    counts: ClusterCounts
     mode_word: str
     plans: bool
     failure: str
 
-    @property
-    def pending(self) -> int:
-        """Return the number of pods without a node, in the last pass."""
-        return int(self.gauges.get(key("unschedulable_pods_count", type="unschedulable"), 0))
+    def status_at(self, now: float, groups: Sequence[GroupRow] = ()) -> ClusterStatus:
+        """Return how the cluster is. groups: where their rows are known."""
+        situation = ClusterSituation(
+            problem=self.problem,
+            plans=self.plans,
+            interval=self.policy.scan_interval if self.policy is not None else None,
+            applied_at=self.applied_at,
+            scan=self.passed.state,
+            failure=self.failure,
+            counts=with_groups(self.counts, groups) if groups else self.counts,
+            pauses=self.pauses,
+        )
+        return cluster_status(situation, now)
 
 
 class ClusterDetails(msgspec.Struct, frozen=True):
@@ -82,6 +100,11 @@ class ClusterDetails(msgspec.Struct, frozen=True):
             if self.decision is not None
             else Plan(id="", cluster=self.summary.name, at=0.0)
         )
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether a pass has seen the cluster: before that, an empty list says nothing."""
+        return self.decision is not None or bool(self.groups)
 
     @property
     def names(self) -> dict[str, str]:
@@ -190,11 +213,12 @@ def _summary(
     return ClusterSummary(
         stored.name,
         stored.version,
+        stored.stored_at,
         policy,
         problem,
         passed,
         pauses,
-        carry_over.read(passed.carry_over).gauges,
+        counts_of(carry_over.read(passed.carry_over).gauges),
         permission.word if permission else "unreadable",
         permission.plan if permission else False,
         without_secrets(

@@ -171,6 +171,7 @@ def _details(
         "names": cluster.names,
         "decision": cluster.decision,
         "undecided": cluster.undecided,
+        "known": cluster.is_known,
         "hidden_names": (cluster.text, cluster.summary.policy),
     }
 
@@ -224,7 +225,7 @@ def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "currency": cluster.overview.currency,
         "cells": views.cells_of(row),
         "skipped": verdict.skipped if verdict is not None else None,
-        "history": views.size_history(entries, row.target, context.now),
+        "history": views.size_history(entries, row.target or 0, context.now),
         "events": [timeline.event_of(entry, cluster.names) for entry in entries[:NEAR]],
         "refused": [
             (pods.pods, lasting_first(pods.reasons[row.group])) for pods in refused[:PAGE_ROWS]

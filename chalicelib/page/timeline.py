@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.model.health import HealthState, Tone
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.page.charts import DAY
 from chalicelib.store.journal import JournalEntry
@@ -28,7 +29,6 @@ from chalicelib.views.journal_lines import (
     line_of,
     sentence,
 )
-from chalicelib.views.rows import Tone
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
@@ -96,7 +96,13 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
         case PlanLine():
             kind, word = "decision", "decision"
         case FailingLine():
-            kind, mark, word, tone, failed = "passes", "bad", "passes fail", Tone.BAD, True
+            kind, mark, word, tone, failed = (
+                "passes",
+                "bad",
+                HealthState.PASSES_FAIL.word,
+                Tone.BAD,
+                True,
+            )
         case RecoveredLine():
             kind, word, tone = "passes", "recovered", Tone.OK
         case OtherLine():

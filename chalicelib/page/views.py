@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.journal.metrics import key
+from chalicelib.model.health import OF_PODS, HealthState, Tone
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Move, Plan
 from chalicelib.model.reason import Reason
 from chalicelib.page import charts
-from chalicelib.page.attention import needs, paused, pods_reason, status_of, under_way
+from chalicelib.page.attention import healing, needs, paused, pods_reason, under_way
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
@@ -25,12 +25,14 @@ from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import counted
 from chalicelib.store.gauge_ring import EVERY, GaugePoint
 from chalicelib.store.journal import JournalEntry
-from chalicelib.views.cluster_view import pod_views
+from chalicelib.views.cluster_view import ClusterStatus, pod_views
 from chalicelib.views.consolidation import reasons_by_node
 from chalicelib.views.cost_view import PARTS, BillView, CostView, cost_view, move_text
 from chalicelib.views.journal_lines import operation_of
-from chalicelib.views.rows import GroupRow, NodeRow, Tone
+from chalicelib.views.rows import GroupRow, NodeRow
 
+UNKNOWN = "\N{EN DASH}"
+"""What stands in place of a figure that no pass has made."""
 PODS_SHOWN, LAST_SHOWN, ROWS = 10, 12, 1000
 """Lines of a cluster's page, and rows of a list at most."""
 
@@ -47,27 +49,38 @@ def cluster_rows(
         for summary in clusters
         if words.casefold() in summary.name.casefold()
     ]
-    return sorted(rows, key=lambda row: (row["status"].rank, row["name"]))
+    return sorted(rows, key=_urgency)
 
 
-def cluster_row(summary: ClusterSummary, now: float) -> dict[str, Any]:
-    """Return one line about a cluster."""
-    gauges = summary.gauges
+def _urgency(row: Mapping[str, Any]) -> tuple[bool, int, str]:
+    """Return what sorts clusters: those that are off, of which nothing else is known, are last."""
+    status: ClusterStatus = row["status"]
+    return status.is_one_of(HealthState.OFF), status.rank, row["name"]
+
+
+def cluster_row(
+    summary: ClusterSummary, now: float, groups: Sequence[GroupRow] = ()
+) -> dict[str, Any]:
+    """Return one line about a cluster. groups: where their rows are known. A count is None where no
+    pass has made it."""
+    counts = summary.counts
     last_pass = summary.passed.last_pass
     next_pass = 0.0
     if summary.policy and last_pass:
         next_pass = last_pass + summary.policy.scan_interval
     return {
         "name": summary.name,
-        "status": status_of(summary, now),
+        "status": summary.status_at(now, groups),
         "mode": summary.mode_word,
         "version": summary.version,
         "last_pass": last_pass,
         "next_pass": next_pass,
-        "ready": int(gauges.get(key("nodes_count", state="ready"), 0)),
-        "most": int(gauges.get(key("max_nodes_count"), 0)),
-        "pending": summary.pending,
-        "leaving": int(gauges.get(key("pending_node_deletions"), 0)),
+        "ready": counts.ready,
+        "most": counts.most,
+        "pending": counts.waiting,
+        "without_node": counts.without_node,
+        "helped": counts.helped,
+        "leaving": counts.leaving,
     }
 
 
@@ -92,11 +105,9 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
     if spots:
         notices = sum(spot.leaving for spot in spots)
         note = f"{counted(notices, 'notice')} of vendors" if notices else "no notice of a vendor"
-        ready = sum(group.ready for group in groups if group.spot is not None)
+        ready = sum(group.ready or 0 for group in groups if group.spot is not None)
         rows.append(Tile("Spot nodes ready", str(ready), note, "warn" if notices else ""))
-    most_pending = max((point.pending for point in points), default=0)
-    note = f"most in 24 hours: {most_pending}" if most_pending else "none in 24 hours"
-    rows.append(Tile("Waiting pods", str(row["pending"]), note, "warn" if row["pending"] else ""))
+    rows.append(_waiting_tile(points, row))
     if not points or now - points[-1].at >= 12 * EVERY:
         return rows
     last = points[-1]
@@ -105,7 +116,7 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
         rows.append(Tile("Requested of allocatable", f"{last.cpu}%", memory))
     if last.cost > 0:
         currency = details.overview.currency
-        unpriced = sum(group.ready for group in groups if group.price is None)
+        unpriced = sum(group.ready or 0 for group in groups if group.price is None)
         if unpriced:
             note = f"without {counted(unpriced, 'node')} of unknown price"
         else:
@@ -114,8 +125,21 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
     return rows
 
 
+def _waiting_tile(points: Sequence[GaugePoint], row: Mapping[str, Any]) -> Tile:
+    if row["pending"] is None:
+        return Tile("Waiting pods", UNKNOWN, "not known yet")
+    most_pending = max((point.pending for point in points), default=0)
+    note = f"most in 24 hours: {most_pending}" if most_pending else "none in 24 hours"
+    if row["helped"]:
+        note = f"a node is coming for {row['helped']} · {note}"
+    return Tile("Waiting pods", str(row["pending"]), note, "warn" if row["without_node"] else "")
+
+
 def _ready_tile(groups: Sequence[GroupRow], row: Mapping[str, Any]) -> Tile:
-    most = row["most"] or sum(group.max for group in groups)
+    if row["ready"] is None:
+        return Tile("Nodes ready", UNKNOWN, "not known yet")
+    bounds = [group.max for group in groups if group.max is not None]
+    most = row["most"] or (sum(bounds) if len(bounds) == len(groups) else 0)
     coming = sum(group.coming for group in groups)
     notes = []
     if most:
@@ -153,18 +177,21 @@ def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float
     """Return the values of a cluster's page. query: range, show and kind, each
     "" for the usual choice."""
     plan = details.plan
-    row = cluster_row(details.summary, now)
+    decided = details.groups if details.decision is not None else ()
+    row = cluster_row(details.summary, now, decided)
     span = charts.span_of(query["range"] or charts.first_span(details.points, details.hours, now))
     events = [event_of(entry, details.names) for entry in details.entries]
     without_decisions = [event for event in events if event.kind != "decision"]
     marks = charts.marks_of(details.entries)
     chart_events = charts.charts(span, details.points, details.hours, marks, now)
-    considered = [pods for pods in waiting_pods(details, "") if pods.word != "not considered"]
+    ignored = HealthState.POD_NOT_LOOKED_AT.word
+    considered = [pods for pods in waiting_pods(details, "") if pods.word != ignored]
     return {
         "row": row,
         "waiting_since": waiting_since(details.points) if row["pending"] else 0.0,
         "coming": sum(group.coming for group in details.groups),
         "needs": needs(details, row["status"], now),
+        "healing": healing(details, now),
         "paused": paused(details.summary.name, details.summary.pauses, details.names),
         "blocked": plan.paused,
         "under_way": under_way(details)[:ROWS],
@@ -237,7 +264,7 @@ def group_values(details: ClusterDetails, show: str) -> dict[str, Any]:
     """Return the rows of the groups. show: problems, empty, or "" for all."""
     groups = details.groups
     problems = [row for row in groups if row.status.tone in (Tone.BAD, Tone.WARN)]
-    empty = [row for row in groups if not row.ready and not row.coming]
+    empty = [row for row in groups if row.ready == 0 and not row.coming]
     chosen = {"problems": problems, "empty": empty}.get(show, list(groups))
     return {
         "groups": [(row, cells_of(row)) for row in chosen[:ROWS]],
@@ -246,13 +273,15 @@ def group_values(details: ClusterDetails, show: str) -> dict[str, Any]:
             ("", counted(len(groups), "group")),
             ("problems", f"with a problem ({len(problems)})"),
             ("empty", f"empty ({len(empty)})"),
-        ),
+        )
+        if details.is_known
+        else (),
     }
 
 
 def cells_of(row: GroupRow) -> charts.Cells:
-    """Return the cells of a group's size."""
-    return charts.cells(row.ready, row.coming, row.min, row.max)
+    """Return the cells of a group's size; none where it is not known."""
+    return charts.cells(row.ready or 0, row.coming, row.min or 0, row.max or 0)
 
 
 # -- a group
@@ -323,14 +352,6 @@ class WaitingPods(msgspec.Struct, frozen=True):
     groups: tuple[tuple[str, str, tuple[Reason, ...]], ...] = ()
 
 
-_WORDS = {
-    "unschedulable": ("no node", Tone.WARN),
-    "newNode": ("new node", Tone.INFO),
-    "fitsExisting": ("fits", Tone.OK),
-    "notLookedAt": ("not considered", Tone.INFO),
-}
-
-
 def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
     """Return the waiting pods with this part of the name, those without a node
     first; alike ones together."""
@@ -364,10 +385,10 @@ def _waiting(
     reasons: Mapping[str, tuple[Reason, ...]] = MappingProxyType({}),
 ) -> WaitingPods:
     """Return one row. Groups that could not help are before those that could, later."""
-    word, tone = _WORDS[decision]
+    state = OF_PODS[decision].row
     ordered = sorted(reasons.items(), key=lambda item: (_may_help_later(item[1]), item[0]))
     groups = tuple((group, details.name_of(group), of_group) for group, of_group in ordered)
-    return WaitingPods(tuple(pods), word, tone, reason, groups)
+    return WaitingPods(tuple(pods), state.word, state.tone, reason, groups)
 
 
 def _may_help_later(reasons: Iterable[Reason]) -> bool:

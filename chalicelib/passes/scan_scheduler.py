@@ -122,7 +122,8 @@ def run(runtime: Runtime) -> Report:
             from chalicelib.notify.run import notify
 
             channels = channels_of(runtime.read_secret, runtime.deployment, runtime.topics)
-            notify(policies, runtime.store, channels, runtime.clock)
+            applied_at = {stored.name: stored.stored_at for stored in documents}
+            notify(policies, runtime.store, channels, runtime.clock, applied_at)
     return report
 
 

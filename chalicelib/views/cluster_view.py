@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from chalicelib.model.cluster_bill import MILLION
+from chalicelib.model.health import HealthState, Tone
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.memory import (
     PRIOR_HOURS,
@@ -123,28 +124,63 @@ def passes_view(scan: ScanState) -> PassesView:
     )
 
 
-def health(interval: float | None, scan: ScanState, now: float, *, planned: bool) -> str:
+def is_late(interval: float, scan: ScanState, applied_at: float, now: float) -> bool:
+    """Return whether a pass is overdue: none has ended for the interval and LATE_AFTER. Where there
+    never was one, this time begins when the policy is applied, so passes that never start are late
+    like those that have stopped. applied_at: epoch seconds, 0.0: not known."""
+    since = scan.last_pass or applied_at
+    return since > 0 and now - since > interval + LATE_AFTER
+
+
+def never_started(scan: ScanState) -> str:
+    """Return what is known of the cause where no pass has ever ended: what a tick and a pass
+    leave in the scan state."""
+    if scan.lease_until:
+        return "passes begin and do not end"
+    if scan.queued_until:
+        return "passes are asked for, and none begins"
+    return "no tick has asked for one"
+
+
+def health(
+    interval: float | None, scan: ScanState, applied_at: float, now: float, *, planned: bool
+) -> str:
     """Summarise Outscaler's own passes: the first of these that applies: unreadable (the stored
-    policy), off, waiting (no pass yet), late (a pass is overdue), `failing: CLASS since INSTANT`,
+    policy), off, late (a pass is overdue), waiting (no pass yet), `failing: CLASS since INSTANT`,
     ok. If the last pass before an overdue one failed, `late, failing: …` says both. The health of
     nodes is part of the plan.
 
     interval: the policy's scanInterval in seconds, None where the policy cannot be read.
-    planned: its mode makes plans.
+    applied_at: see is_late. planned: its mode makes plans.
     """
     if interval is None:
-        return "unreadable"
+        return HealthState.NOT_READ.row.stable
     if not planned:
-        return "off"
-    if not scan.last_pass:
-        return "waiting"
-    late = ("late",) if now - scan.last_pass > interval + LATE_AFTER else ()
-    failing = (
-        (f"failing: {scan.failure.cls} since {format_time(scan.failure.since)}",)
-        if scan.failure
-        else ()
-    )
-    return ", ".join(late + failing) or "ok"
+        return HealthState.OFF.row.stable
+    late = is_late(interval, scan, applied_at, now)
+    if not scan.last_pass and not late:
+        return HealthState.NO_PASS_YET.row.stable
+    parts = [HealthState.NO_PASSES.row.stable] if late else []
+    if scan.failure:
+        parts.append(f"failing: {scan.failure.cls} since {format_time(scan.failure.since)}")
+    return ", ".join(parts) or HealthState.WELL.row.stable
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """How a cluster is. word: one of model/health.py, so that no status depends on a colour.
+    person: somebody must do something. detail: a sentence, "" where the word says it all. since:
+    0.0: not known. rank: the worst is first."""
+
+    word: str
+    tone: Tone
+    person: bool
+    detail: str
+    since: Instant
+    rank: int
+
+    def is_one_of(self, *states: HealthState) -> bool:
+        """Return whether it is one of these."""
+        return self.rank in {state.rank for state in states}
 
 
 # -- groups

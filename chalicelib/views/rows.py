@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
+from chalicelib.model.health import HealthState, Tone, of_backoff
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, Memory
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
@@ -26,6 +26,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons.words import counted
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import (
+    ClusterStatus,
     FailureView,
     GroupView,
     Instant,
@@ -47,7 +48,6 @@ from chalicelib.views.lifecycle import count_words, due_counts, restarts, says, 
 
 REMOVED, UNNEEDED, STAYS = "removed", "unneeded", "stays"
 _NODE_ORDER = (REMOVED, UNNEEDED, STAYS)
-_NOT_DECIDED = "not in the last decision"
 RECENT = 86400.0
 """Seconds for which a steady group still says what it could not do."""
 LATEST = 5
@@ -59,22 +59,15 @@ _PROVIDERS = {
     "exoscale": "Exoscale",
     "huaweicloud": "Huawei CCE",
 }
-_OF_PROVIDER = "provider/"  # of the kind of a gap
-
-
-class Tone(StrEnum):
-    """How urgent a status is. Every status has a word, too, so that none depends on a colour."""
-
-    OK = "ok"
-    INFO = "info"
-    WARN = "warn"
-    BAD = "bad"
+OF_PROVIDER = "provider/"
+"""Begins the kind of a gap: a provider could not be read."""
 
 
 class ClusterRow(msgspec.Struct, frozen=True, rename="camel"):
     """A cluster with a policy. last_error: of passes that fail. problem: why its policy or its rows
     cannot be used. pauses: ended ones, too. mode_word, nodes, coming, waiting: None where they are
-    not known. is_paused: as a whole. is_braked: the circuit breaker is tripped."""
+    not known. without_node: of the waiting pods, those for which no node is coming. is_paused: as a
+    whole."""
 
     name: str
     version: int
@@ -90,15 +83,15 @@ class ClusterRow(msgspec.Struct, frozen=True, rename="camel"):
     nodes: int | None
     coming: int | None
     waiting: int | None
+    without_node: int | None
+    status: ClusterStatus
     is_paused: bool = False
-    is_braked: bool = False
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """The state of a group: word is one of steady, growing, leaving, backing off, at its maximum,
-    paused, unhealthy, not read. detail: a sentence without a time, "" where the word says it all.
-    since, until: 0.0 for none. usually: the median of the seconds that its latest growths took,
-    0.0: unknown."""
+    """The state of a group. word: one of model/health.py. person: somebody must do something.
+    detail: a sentence without a time, "" where the word says it all. since, until: 0.0 for none.
+    usually: the median of the seconds that its latest growths took, 0.0: unknown."""
 
     word: str
     tone: Tone
@@ -106,13 +99,33 @@ class GroupStatus(msgspec.Struct, frozen=True):
     since: Instant = Instant(0.0)
     until: Instant = Instant(0.0)
     usually: float = 0.0
+    person: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        state: HealthState,
+        detail: str = "",
+        since: float = 0.0,
+        until: float = 0.0,
+        usually: float = 0.0,
+    ) -> GroupStatus:
+        """Return the status with the words of a state."""
+        row = state.row
+        begin, end = Instant(since), Instant(until)
+        return cls(row.word, row.tone, detail, begin, end, usually, row.person)
+
+    def is_one_of(self, *states: HealthState) -> bool:
+        """Return whether it is one of these."""
+        return self.word in {state.word for state in states}
 
 
 class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     """A node group. group: the id, a detail for people; name: what they call it. provider: the key
     of the policy; provider_title: for people, such as Alibaba ESS. zone, machine: "" where unknown.
-    price: per hour and node. cpu, memory: percent of allocatable that pods request, None where no
-    node is ready or it is not known. aliases: further names by which a person may mean it.
+    price: per hour and node. ready, target, min, max: None where they are not known: the group is
+    remembered, and no pass has seen it. cpu, memory: percent of allocatable that pods request, None
+    where no node is ready or it is not known. aliases: further names by which a person may mean it.
     price_source: policy or provider; price_date: YYYY-MM-DD; no_price: why there is none, or why it
     is not compared with the others. joins: what its nodes have taught. spot: the risk of a spot
     group, None of another one. due: number of its nodes that should go although they are needed, by
@@ -128,11 +141,11 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     machine: str
     price: float | None
     currency: str
-    ready: int
+    ready: int | None
     coming: int
-    target: int
-    min: int
-    max: int
+    target: int | None
+    min: int | None
+    max: int | None
     cpu: int | None
     memory: int | None
     status: GroupStatus
@@ -148,7 +161,7 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def is_decided(self) -> bool:
         """Return whether it is more than remembered: the last pass could have read it."""
-        return self.status.word != _NOT_DECIDED
+        return not self.status.is_one_of(HealthState.GROUP_UNDECIDED)
 
     @property
     def due_words(self) -> str:
@@ -293,6 +306,7 @@ def group_rows(
         facts[key] = _GroupFacts(
             key,
             seen.get(key) or GroupOverview(key, provider=provider),
+            key in seen,
             verdict,
             memory.groups.get(key),
             tuple(operation for operation in operations if operation.is_open),
@@ -311,12 +325,23 @@ def group_rows(
     )
 
 
+class _Size(msgspec.Struct, frozen=True):
+    """Of a group; None: not known."""
+
+    ready: int | None = None
+    target: int | None = None
+    min: int | None = None
+    max: int | None = None
+
+
 class _GroupFacts(msgspec.Struct, frozen=True):
-    """What is known of one group. stored_memory: None where nothing is remembered. decided_at: of
-    the decision (epoch seconds). unread: why the last pass could not read it."""
+    """What is known of one group. is_seen: by a pass that left an overview. stored_memory: None
+    where nothing is remembered. decided_at: of the decision (epoch seconds). unread: why the last
+    pass could not read it."""
 
     group: str
     overview: GroupOverview
+    is_seen: bool
     verdict: GroupVerdict | None
     stored_memory: GroupMemory | None
     operations: tuple[Operation, ...]
@@ -329,6 +354,16 @@ class _GroupFacts(msgspec.Struct, frozen=True):
 
     def operations_of(self, kind: OperationKind) -> list[Operation]:
         return [operation for operation in self.operations if operation.spec.kind is kind]
+
+    @property
+    def size(self) -> _Size:
+        if self.verdict is not None:
+            verdict = self.verdict
+            return _Size(verdict.ready, self.target, verdict.min, verdict.max)
+        target = self.target if self.stored_memory is not None else None
+        if not self.is_seen:
+            return _Size(target=target)
+        return _Size(self.overview.ready, target, self.overview.min, self.overview.max)
 
     @property
     def growths(self) -> list[Operation]:
@@ -371,10 +406,10 @@ def _unread(
     """Yield the groups that the decision does not have, although they exist, and why."""
     gaps: dict[str, str] = {}
     if plan is not None:
-        gaps = {gap.kind: gap.detail for gap in plan.gaps if gap.kind.startswith(_OF_PROVIDER)}
+        gaps = {gap.kind: gap.detail for gap in plan.gaps if gap.kind.startswith(OF_PROVIDER)}
     for key in sorted({*memory.groups, *seen} - set(verdicts)):
         provider = seen[key].provider if key in seen else ""
-        gap = _OF_PROVIDER + provider
+        gap = OF_PROVIDER + provider
         if plan is None:
             yield key, ""
         elif gaps and (not provider or gap in gaps):
@@ -400,9 +435,10 @@ def _due(plan: Plan | None, overview: ClusterOverview) -> dict[str, dict[str, in
 
 
 def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> GroupRow:
-    overview, verdict = group.overview, group.verdict
+    overview = group.overview
     memory = group.stored_memory or GroupMemory(target=group.target)
     remembered = group_view(group.group, memory, context.now)
+    size = group.size
     return GroupRow(
         group=group.group,
         name=name,
@@ -412,11 +448,11 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
         machine=overview.machine,
         price=overview.price or None,
         currency=overview.currency or currency,
-        ready=verdict.ready if verdict is not None else overview.ready,
+        ready=size.ready,
         coming=group.coming,
-        target=group.target,
-        min=verdict.min if verdict is not None else overview.min,
-        max=verdict.max if verdict is not None else overview.max,
+        target=size.target,
+        min=size.min,
+        max=size.max,
         cpu=percent(overview.cpu_requested, overview.cpu),
         memory=percent(overview.memory_requested, overview.memory),
         status=next(_statuses(group, context)),
@@ -448,14 +484,14 @@ def _remembered_row(group: str, memory: GroupMemory, now: float) -> GroupRow:
         machine="",
         price=None,
         currency="",
-        ready=0,
+        ready=None,
         coming=0,
         target=memory.target,
-        min=0,
-        max=0,
+        min=None,
+        max=None,
         cpu=None,
         memory=None,
-        status=GroupStatus(_NOT_DECIDED, Tone.OK),
+        status=GroupStatus.of(HealthState.GROUP_UNDECIDED),
         remembered=remembered,
         joins=remembered.joins,
         spot=spot_view(None, memory.risk, now),
@@ -500,33 +536,40 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
     skipped_detail = str(skipped.params.get("detail", "")) if skipped is not None else ""
     is_unreadable = skipped is not None and skipped.code is ReasonCode.GROUP_UNREADABLE
     if group.unread or is_unreadable:
-        yield GroupStatus("not read", Tone.BAD, group.unread or skipped_detail)
+        yield GroupStatus.of(HealthState.GROUP_NOT_READ, group.unread or skipped_detail)
     if verdict is not None and not verdict.healthy:
-        yield GroupStatus("unhealthy", Tone.BAD, skipped_detail)
+        yield GroupStatus.of(HealthState.GROUP_UNHEALTHY, skipped_detail)
+    yield from _backing_off(group, context, HealthState.GROUP_CANNOT_GROW)
     for pause in context.pauses:
-        if pause.group in ("", group.group):
-            since = Instant(pause.since)
-            until = Instant(pause.until)
-            yield GroupStatus("paused", Tone.WARN, _paused(pause), since, until)
-    backoff = group.memory.backoff
-    if backoff is not None and backoff.until >= context.now:
-        detail = failure_words(backoff.cls, backoff.message, group.overview.zone)
-        since = Instant(backoff.last_failed)
-        until = Instant(backoff.until)
-        yield GroupStatus("backing off", Tone.BAD, detail, since, until)
+        if pause.group == group.group:
+            detail = _paused(pause)
+            yield GroupStatus.of(HealthState.GROUP_PAUSED, detail, pause.since, pause.until)
+    yield from _backing_off(group, context, HealthState.GROUP_BACKING_OFF)
     if group.coming:
         yield _growing(group, context)
     removals = group.operations_of(OperationKind.DELETE_NODES)
     if removals:
         count = sum(len(operation.spec.targets) for operation in removals) or len(removals)
         detail = f"{counted(count, 'node')} leave{'s' if count == 1 else ''}"
-        since = Instant(min(operation.spec.created_at for operation in removals))
-        yield GroupStatus("leaving", Tone.INFO, detail, since)
+        since = min(operation.spec.created_at for operation in removals)
+        yield GroupStatus.of(HealthState.GROUP_LEAVING, detail, since)
     pods = context.waiting.get(group.group, 0)
     if pods and verdict is not None:
         need = f"{counted(pods, 'pod')} would need another node"
-        yield GroupStatus("at its maximum", Tone.WARN, need)
+        yield GroupStatus.of(HealthState.GROUP_AT_MAXIMUM, need)
     yield _steady(group, context)
+
+
+def _backing_off(
+    group: _GroupFacts, context: _RowContext, state: HealthState
+) -> Iterator[GroupStatus]:
+    """Yield the status of a group that is backed off, if it is this one."""
+    backoff = group.memory.backoff
+    if backoff is None or backoff.until < context.now:
+        return
+    if of_backoff(backoff.cls, backoff.attempt) is state:
+        detail = failure_words(backoff.cls, backoff.message, group.overview.zone)
+        yield GroupStatus.of(state, detail, backoff.last_failed, backoff.until)
 
 
 def _growing(group: _GroupFacts, context: _RowContext) -> GroupStatus:
@@ -540,7 +583,7 @@ def _growing(group: _GroupFacts, context: _RowContext) -> GroupStatus:
     if words:
         detail += f", coming for: {words}"
     usually = usual_seconds(context.entries.get(group.group, ()), OperationKind.SCALE_UP)
-    return GroupStatus("growing", Tone.INFO, detail, Instant(since), usually=usually)
+    return GroupStatus.of(HealthState.GROUP_GROWING, detail, since, usually=usually)
 
 
 _VERBS = {OperationKind.SCALE_UP: "grow", OperationKind.RESTART_NODE: "restart a node"}
@@ -557,15 +600,14 @@ def _steady(group: _GroupFacts, context: _RowContext) -> GroupStatus:
             break
         words = failure_words(line.error_class, line.message, group.overview.zone)
         verb = _VERBS.get(line.kind, "shrink")
-        return GroupStatus("steady", Tone.OK, f"could not {verb}: {words}", Instant(entry.at))
-    return GroupStatus("steady", Tone.OK)
+        return GroupStatus.of(HealthState.GROUP_STEADY, f"could not {verb}: {words}", entry.at)
+    return GroupStatus.of(HealthState.GROUP_STEADY)
 
 
 def _paused(pause: Pause) -> str:
-    scope = "" if pause.group else "the whole cluster: "
     part = "" if pause.part is PausedPart.ALL else f"{pause.part.value}: "
     by = f", by {pause.by}" if pause.by else ""
-    return f"{scope}{part}{pause.reason}{by}"
+    return f"{part}{pause.reason}{by}"
 
 
 def failure_words(error_class: str, message: str = "", zone: str = "") -> str:

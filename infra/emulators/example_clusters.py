@@ -11,7 +11,7 @@ import msgspec
 
 from chalicelib.journal import carry_over, journal
 from chalicelib.journal.carry_over import CarryOver
-from chalicelib.journal.metrics import key
+from chalicelib.journal.metric_values import pass_gauges
 from chalicelib.model.cluster_bill import Bill, ClusterBill, CostParts, Savings
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import (
@@ -47,6 +47,7 @@ from chalicelib.model.plan import (
 )
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.load import digest
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store import JournalEntry, Store
 from chalicelib.store.gauge_ring import EVERY, HOUR, POINTS, GaugePoint
 from chalicelib.store.leases import PassFailure
@@ -128,15 +129,8 @@ def decided(
     of them, by metrics.key."""
     store.journal.append(name, journal.plan_entry(plan))
     lease = store.leases.acquire(name, "example", 60.0)
-    health, waiting = plan.health, sum(len(each.pods) for each in plan.unschedulable)
-    measured = {
-        key("nodes_count", state="ready"): float(health.ready),
-        key("nodes_count", state="unready"): float(health.unready),
-        key("max_nodes_count"): float(sum(each.max for each in plan.groups)),
-        key("unschedulable_pods_count", type="unschedulable"): float(waiting),
-        key("pending_node_deletions"): float(health.removing),
-        **(gauges or {}),
-    }
+    remembered = store.memory.glance(name).groups
+    measured = pass_gauges(plan, Options(), {}, remembered) | dict(gauges or {})
     left = carry_over.write(CarryOver(gauges=measured, decided=plan.at, ring_at=plan.at))
     store.leases.release(
         lease,

@@ -20,6 +20,7 @@ from chalicelib.journal.events import EventRow
 from chalicelib.journal.metrics import METRICS, PREFIX, SERIES
 from chalicelib.journal.operation_events import ENDS, STEPS
 from chalicelib.journal.pass_events import FACTS
+from chalicelib.model.health import CLUSTER, POD, HealthState
 from chalicelib.policy.options import ROWS, default_text
 from chalicelib.policy.schema import fields_of
 from chalicelib.policy.settings.consolidation import Consolidation
@@ -74,6 +75,46 @@ def _metrics() -> Iterator[str]:
         for metric in METRICS
     )
     yield from _table(("Name", "Type", "Labels", "Meaning"), rows)
+
+
+_NOUN = {
+    HealthState.VENDORS_NOT_READ: "vendors",
+    HealthState.GROUPS_NOT_READ: "groups",
+    HealthState.GROUPS_UNHEALTHY: "groups",
+    HealthState.GROUPS_CANNOT_GROW: "groups",
+    HealthState.GROUPS_BACKING_OFF: "groups",
+    HealthState.PODS_WITHOUT_NODE: "pods",
+    HealthState.PODS_COMING: "pods",
+}
+_KEYS = {CLUSTER: "health", POD: "decision"}
+
+
+def _health() -> Iterator[str]:
+    head = ("Of a", "Word", "Meaning", "A person", "Tone", "In JSON", "Notification")
+    yield from _table(head, map(_health_row, HealthState))
+
+
+def _health_row(state: HealthState) -> tuple[str, ...]:
+    row = state.row
+    word = row.word.replace("{}", "*n* " + _NOUN.get(state, ""))
+    meaning = row.meaning
+    if row.anchor:
+        meaning += f" ([what to do](runbook.md#{row.anchor}))"
+    notices = ", ".join(f"[{kind}](runbook.md#{_anchor_of_notice(kind)})" for kind in row.notices)
+    stable = f"`{_KEYS[row.subject]}: {row.stable}`" if row.stable else "`status.word`"
+    return (
+        row.subject,
+        word,
+        meaning,
+        "yes" if row.person else "",
+        row.tone.value,
+        stable,
+        notices,
+    )
+
+
+def _anchor_of_notice(kind: str) -> str:
+    return f"notification-{kind.replace('.', '')}"
 
 
 def _summary_metrics() -> Iterator[str]:
@@ -131,6 +172,7 @@ def _alerts() -> Iterator[str]:
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "alarms": _alarms,
     "alerts": _alerts,
+    "health": _health,
     "metrics": _metrics,
     "operation-events": lambda: _events(ENDS, STEPS),
     "pass-events": lambda: _events(FACTS),

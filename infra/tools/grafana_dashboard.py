@@ -272,6 +272,14 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
         "Not done",
         (
             GrafanaPanel(
+                "Groups and providers that are not well",
+                (
+                    ("sum by (state) (outscaler_unwell_node_groups_count{})", "groups: {{state}}"),
+                    ("max(outscaler_unread_providers_count{})", "providers: not read"),
+                ),
+                help="No value: none.",
+            ),
+            GrafanaPanel(
                 "Nodes that stay, by reason",
                 (
                     (

@@ -36,10 +36,10 @@ class AlertRule(msgspec.Struct, frozen=True):
 ALERTS: tuple[AlertRule, ...] = (
     AlertRule(
         "OutscalerPassLate",
-        'time() - max by (cluster) (cluster_autoscaler_last_activity{activity="main"}) > 300',
+        "max by (cluster) (outscaler_pass_late) == 1",
         "2m",
         "critical",
-        "{{ $labels.cluster }}: no pass for {{ $value | humanizeDuration }}",
+        "{{ $labels.cluster }}: no pass for longer than its scan interval and 3 minutes",
     ),
     AlertRule(
         "OutscalerAbsent",
@@ -64,7 +64,7 @@ ALERTS: tuple[AlertRule, ...] = (
     ),
     AlertRule(
         "OutscalerPodsUnhelped",
-        'max by (cluster) (cluster_autoscaler_unschedulable_pods_count{type="unschedulable"}) > 0',
+        "max by (cluster) (outscaler_pods_without_node_count) > 0",
         "20m",
         "warning",
         "{{ $labels.cluster }}: {{ $value }} pods have no node",

@@ -137,7 +137,7 @@ def test_ui_judges_as_the_functions_do_and_ends_at_a_signal(
     with started(command, environment, cwd=ROOT) as process:
         page = shown(line_with(process, "http://").strip()).decode()
         assert (re.findall(r'class="tag \w+ \w*">([^<]+)<', page), "Not judged here" in page) == (
-            ["no pass yet"],
+            ["no passes"],
             False,
         )
         process.send_signal(number)

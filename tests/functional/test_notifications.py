@@ -94,7 +94,7 @@ class Stage:
                 cluster, "outscaler-dev", self.outbox, self.outbox, lambda name: f"text of {name}"
             )
 
-        count = notify([self.policy], self.store, channels, self.clock)
+        count = notify([self.policy], self.store, channels, self.clock, {NAME: NOW})
         self.clock.advance(advance)
         return count
 
@@ -111,6 +111,35 @@ def test_condition_is_reported_once_when_it_opens_and_once_when_it_ends() -> Non
     expected = [("dev.outscaler.group.failed", "open"), ("dev.outscaler.group.failed", "closed")]
     assert stage.outbox.states(TOPIC) == stage.outbox.states(HOOK.url) == expected
     assert len([each for each in stage.outbox.sent if each[0] == CHAT]) == 2
+
+
+def test_passes_that_never_start_are_reported_by_ticks_alone() -> None:
+    stage = Stage()
+    for _ in range(10):
+        stage.tick()
+    assert stage.outbox.states(TOPIC) == [("dev.outscaler.cluster.late", "open")]
+    stage.remember(Memory())
+    for _ in range(6):
+        stage.tick(30.0)
+        stage.remember(Memory())
+    for _ in range(6):
+        stage.tick(30.0)
+        stage.remember(Memory())
+    assert stage.outbox.states(TOPIC)[1:] == [("dev.outscaler.cluster.late", "closed")]
+
+
+def test_cluster_that_a_schedule_switches_on_is_not_late_at_once() -> None:
+    stage = Stage()
+    stage.remember(Memory())
+    by_day = stage.policy
+    stage.policy = in_mode(by_day, "off")
+    stage.tick(36_000.0)
+    stage.policy = by_day
+    stage.tick(20.0)
+    stage.remember(Memory())
+    stage.tick()
+    late = [state for kind, state in stage.outbox.states(TOPIC) if kind.endswith("cluster.late")]
+    assert late == []
 
 
 def test_event_is_a_cloud_event_with_attributes_for_filters() -> None:
@@ -198,11 +227,11 @@ def test_slow_destinations_of_many_clusters_never_hold_up_the_tick() -> None:
         return Channels(cluster, "outscaler-dev", stage.outbox, stage.outbox, lambda name: name)
 
     begun = stage.clock()
-    notify(policies, stage.store, channels, stage.clock)
+    notify(policies, stage.store, channels, stage.clock, {})
     assert stage.clock() - begun < 45.0
     first = set(seen)
     stage.clock.advance(600.0)
-    notify(policies, stage.store, channels, stage.clock)
+    notify(policies, stage.store, channels, stage.clock, {})
     assert set(seen) - first, "other clusters are the first in another minute"
 
 

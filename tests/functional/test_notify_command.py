@@ -96,3 +96,29 @@ def test_notify_test_without_destinations_says_what_to_write(
     table.policies.put(NAME, GOOD, "d", None)
     assert main(["notify", "test", NAME]) == 2
     assert "its policy has no destinations; write spec.notifications" in capsys.readouterr().err
+
+
+def open_conditions(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str | None]]:
+    capsys.readouterr()
+    assert main(["notify", "open", NAME, "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["conditions"]
+    return [(row["type"], row["openedAt"]) for row in rows]
+
+
+def test_notify_open_shows_what_applies_although_no_tick_has_run(
+    table: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.policies.put(NAME, with_spec(f"notifications: {{topic: {TOPIC}}}"), "d", None)
+    # applied at NOW, which is long ago by the clock of the command
+    assert open_conditions(capsys) == [("cluster.late", None)]
+    assert main(["notify", "open", NAME]) == 0
+    assert "no tick has asked for one" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_notify_open_says_where_no_destination_is_named(
+    table: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.policies.put(NAME, GOOD, "d", None)
+    assert open_conditions(capsys) == [("cluster.late", None)]
+    assert main(["notify", "open", NAME]) == 0
+    assert "no destination" in capsys.readouterr().out

@@ -244,14 +244,11 @@ def test_promtool_accepts_the_rules_and_every_expression_of_the_dashboard(tmp_pa
 
 
 CHANGES: Mapping[str, tuple[str, str]] = {
-    "OutscalerPassLate": (
-        'cluster_autoscaler_last_activity{cluster="shop",activity="main"}',
-        "0x120",
-    ),
+    "OutscalerPassLate": ('outscaler_pass_late{cluster="shop"}', "1x120"),
     "OutscalerUnreadable": ('outscaler_unreadable{cluster="shop"}', "1x120"),
     "OutscalerNotSafe": ('cluster_autoscaler_cluster_safe_to_autoscale{cluster="shop"}', "0x120"),
     "OutscalerPodsUnhelped": (
-        'cluster_autoscaler_unschedulable_pods_count{cluster="shop",type="unschedulable"}',
+        'outscaler_pods_without_node_count{cluster="shop"}',
         "3x120",
     ),
     "OutscalerGrowthFails": (
@@ -280,8 +277,8 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     "OutscalerNodesSick": ('outscaler_lifecycle_nodes_count{cluster="shop",state="sick"}', "2x120"),
     "OutscalerBrake": ('outscaler_brake{cluster="shop"}', "1x120"),
 }
-#: Series of clusters with prices, and of those whose nodes are consolidated, taken
-#: back, replaced or restarted.
+#: Series of clusters with prices, of those whose nodes are consolidated, taken back, replaced or
+#: restarted, and of those with groups or providers that are not well.
 WITH_PRICES = {
     "outscaler_cost_per_hour",
     "outscaler_node_group_cost_per_hour",
@@ -291,6 +288,9 @@ WITH_PRICES = {
     "outscaler_disrupted_nodes_total",
     "outscaler_node_restarts_total",
     "outscaler_lifecycle_nodes_count",
+    "outscaler_pods_without_node_count",
+    "outscaler_unread_providers_count",
+    "outscaler_unwell_node_groups_count",
 }
 
 

@@ -88,7 +88,7 @@ def samples(answer: HTTPResponse, cluster: str) -> dict[str, float]:
     return found
 
 
-OWN = {"outscaler_mode active": 1, "outscaler_paused": 0}
+OWN = {"outscaler_mode active": 1, "outscaler_paused": 0, "outscaler_pass_late": 0}
 """Metrics of a cluster without a pass."""
 
 
@@ -168,8 +168,9 @@ def test_scrape_shows_the_mode_and_a_pause_at_once(desk: AppClient) -> None:
     pause = Pause(reason="release test", by="someone", since=desk.clock(), until=desk.clock() + 600)
     desk.store.pauses.change(name, lambda before: (*before, pause))
     answer = desk.get("/metrics")
-    assert samples(answer, name) == {"outscaler_mode active": 1, "outscaler_paused": 1}
-    assert samples(answer, other) == {"outscaler_mode shadow": 1, "outscaler_paused": 0}
+    late = {"outscaler_pass_late": 0}
+    assert samples(answer, name) == {"outscaler_mode active": 1, "outscaler_paused": 1} | late
+    assert samples(answer, other) == {"outscaler_mode shadow": 1, "outscaler_paused": 0} | late
     desk.clock.advance(601)
     assert samples(desk.get("/metrics"), name)["outscaler_paused"] == 0
 

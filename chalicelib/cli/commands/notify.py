@@ -13,18 +13,23 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from chalicelib.cli.deployment_settings import settings_of
-from chalicelib.cli.output import Block, Table, emit
+from chalicelib.cli.output import Block, Table, emit, warn
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy, table_name
 from chalicelib.model.errors import BadInput
 from chalicelib.model.notification import NoticeSeverity
+from chalicelib.model.pause import in_force
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.load import load
+from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.views.cluster_view import instant
 
 if TYPE_CHECKING:
+    from chalicelib.notify.conditions import NoticeCondition
     from chalicelib.notify.notices import NoticeState
-    from chalicelib.store import Store
+    from chalicelib.store import Store, StoredPolicy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +84,9 @@ def _test(store: Store, args: argparse.Namespace) -> int:
 
 
 def _open(store: Store, args: argparse.Namespace) -> int:
+    """Show the conditions that the last tick left, and those that apply now: where no tick runs,
+    nobody else would say so."""
+    stored = stored_policy(store, args.name)
     state = _state(store, args)
     conditions: list[dict[str, Any]] = []
     rows: list[tuple[str, ...]] = []
@@ -86,29 +94,52 @@ def _open(store: Store, args: argparse.Namespace) -> int:
     open_first = sorted(
         state.notices.values(), key=lambda notice: (not notice.opened_at, notice.since)
     )
-    for notice in open_first:
-        kind = notice.condition.type
-        severity = notice.condition.severity.value
-        message = notice.condition.message
-        since = format_time(notice.since)
-        opened_at = instant(notice.opened_at)
+    applying, has_destination = _applying(store, stored)
+    new = [condition for condition in applying if condition.key not in state.notices]
+    listed = [(notice.condition, notice.since, notice.opened_at) for notice in open_first]
+    listed += [(condition, 0.0, 0.0) for condition in new]
+    waits = "not yet" if has_destination else "no destination"
+    for condition, seen_at, opened_at in listed:
+        kind = condition.type
+        severity = condition.severity.value
+        message = condition.message
+        since = instant(seen_at)
         conditions.append(
             {
                 "type": kind,
                 "severity": severity,
                 "message": message,
                 "since": since,
-                "openedAt": opened_at,
+                "openedAt": instant(opened_at),
             }
         )
-        rows.append((kind, severity, since, "yes" if notice.opened_at else "not yet", message))
+        rows.append((kind, severity, since or "now", "yes" if opened_at else waits, message))
     columns = ("type", "severity", "since", "sent", "message")
     blocks: list[Block] = [Table(columns, tuple(rows), empty="no condition is open")]
+    if not has_destination:
+        blocks.append("The policy names no destination (spec.notifications), so nothing is sent.")
     if unsent:
         blocks.append(f"{unsent} messages wait for delivery")
     data = {"name": args.name, "conditions": conditions, "unsent": unsent}
     emit(args.output, data, lambda: blocks)
     return 0
+
+
+def _applying(store: Store, stored: StoredPolicy) -> tuple[tuple[NoticeCondition, ...], bool]:
+    """Return the conditions that apply now, and whether the policy names a destination. A policy
+    that cannot be read has none: `outscaler get` says so."""
+    from chalicelib.notify.conditions import conditions
+    from chalicelib.notify.run import facts_of
+
+    now = time.time()
+    policy, problem = in_force_or_problem(stored, now, None)
+    if policy is None:
+        warn(f"{stored.name}: {problem}")
+        return (), True
+    pauses = in_force(store.pauses.current(stored.name), now)
+    facts = facts_of(structs.replace(policy, pauses=pauses), stored.stored_at, store, now)
+    settings = policy.notifications
+    return conditions(facts), bool(settings is not None and settings.destinations)
 
 
 def _dead(store: Store, args: argparse.Namespace) -> int:

@@ -258,9 +258,16 @@ class SpotShares:
 def usual_ready_time(group: NodeGroupState, policy: Policy) -> float:
     """Return the seconds from a request until a new node is usually ready: the median of the last
     ones (nearest rank), otherwise the time that it may take."""
+    known = known_ready_time(group)
+    return provision_time(group.group, policy.options) if known is None else known
+
+
+def known_ready_time(group: NodeGroupState) -> float | None:
+    """Return the median of the seconds until its last new nodes were ready, None where none has
+    joined yet."""
     joins = group.memory.joins
     median = nearest_rank(sorted(joins.ready), 50) if joins is not None else None
-    return provision_time(group.group, policy.options) if median is None else float(median)
+    return None if median is None else float(median)
 
 
 def late_groups(state: ClusterState) -> frozenset[str]:

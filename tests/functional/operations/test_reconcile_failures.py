@@ -153,4 +153,5 @@ def test_get_clusters_command_shows_the_failure(
     assert (row["lastError"]["message"], row["lastSuccess"]) == ("down", None)
     assert main(["get", "--table", stage.store.table.name]) == 0
     [line] = [text for text in capsys.readouterr().out.splitlines() if text.startswith(stage.name)]
-    assert " unreachable for " in line
+    assert " no passes for " in line
+    assert "Unavailable: down" in line

@@ -17,7 +17,7 @@ from chalicelib.journal.metric_values import pass_gauges
 from chalicelib.journal.metrics import METRICS, key, lines, parts
 from chalicelib.journal.recorder import record_failure
 from chalicelib.model.errors import BadInput
-from chalicelib.model.memory import JoinStatistics
+from chalicelib.model.memory import GroupMemory, JoinStatistics
 from chalicelib.model.node import Condition, Node
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import (
@@ -93,9 +93,7 @@ def test_metrics_gauges_have_upstreams_names_and_labels() -> None:
             "unregistered": 2,
             "longUnregistered": 3,
         },
-        "node_groups_count": {"autoscaled": 2},
         "unschedulable_pods_count": {"unschedulable": 4, "scheduler_unprocessed": 1},
-        "max_nodes_count": {"": 12},
         "cluster_cpu_current_cores": {"": 36.5},
         "cluster_memory_current_bytes": {"": 2**36},
         "cpu_limits_cores": {"minimum": 1, "maximum": 64},
@@ -131,7 +129,6 @@ def test_brake_gauge_follows_the_circuit_breaker_and_is_on_the_page_only() -> No
 
 def test_metrics_per_group_are_emitted_only_with_the_option() -> None:
     without = pass_gauges(crowded(), Options(), {})
-    assert "node_groups_count;node_group_type=autoscaled" in without
     assert not [series for series in without if "node_group=" in series]
     gauges = pass_gauges(crowded(), Options(emit_per_nodegroup_metrics=True), {})
     assert {series: value for series, value in gauges.items() if "node_group=g" in series} == {
@@ -145,14 +142,14 @@ def test_metrics_per_group_are_emitted_only_with_the_option() -> None:
 
 
 def test_metrics_of_what_groups_teach_are_per_group_and_on_the_page_only() -> None:
-    joins = {
-        "g": JoinStatistics(ready=(100, 200, 300), joined=98, failed=2, counted_at=NOW),
-        "h": JoinStatistics(),
-    }
+    taught = JoinStatistics(ready=(100, 200, 300), joined=98, failed=2, counted_at=NOW)
+    groups = {"g": GroupMemory(joins=taught), "h": GroupMemory(joins=JoinStatistics())}
     assert not [
-        series for series in pass_gauges(crowded(), Options(), {}, joins) if "node_group=" in series
+        series
+        for series in pass_gauges(crowded(), Options(), {}, groups)
+        if "node_group=" in series
     ]
-    gauges = pass_gauges(crowded(), Options(emit_per_nodegroup_metrics=True), {}, joins)
+    gauges = pass_gauges(crowded(), Options(emit_per_nodegroup_metrics=True), {}, groups)
     learnt = {
         series: value
         for series, value in gauges.items()

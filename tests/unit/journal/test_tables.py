@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.health import Tone
 from chalicelib.model.memory import (
     Backoff,
     GroupMemory,
@@ -38,7 +39,6 @@ from chalicelib.views.rows import (
     GroupMatch,
     GroupRow,
     GroupStatus,
-    Tone,
     failure_words,
     group_named,
     group_rows,
@@ -61,6 +61,7 @@ OVERVIEW = ClusterOverview(
 )
 BACKOFF = Backoff(300.0, NOW + 60, NOW - 240, "OutOfStock", "SoldOut", "none left")
 FULL = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=5)
+NEEDS_A_PERSON = ("not read", "unhealthy", "cannot grow", "at its maximum")
 
 
 def stands(
@@ -71,7 +72,8 @@ def stands(
     until: float = 0.0,
     usually: float = 0.0,
 ) -> GroupStatus:
-    return GroupStatus(word, tone, detail, Instant(since), Instant(until), usually)
+    begin, end = Instant(since), Instant(until)
+    return GroupStatus(word, tone, detail, begin, end, usually, person=word in NEEDS_A_PERSON)
 
 
 def verdict(**changes: Any) -> GroupVerdict:
@@ -203,7 +205,7 @@ def test_statuses_come_in_their_order() -> None:
     decision = plan(unread, unschedulable=(UnschedulablePods(("a/b",), {GROUP: (FULL,)}),))
     memory = GroupMemory(backoff=BACKOFF)
     leaving = (operation(OperationKind.DELETE_NODES, NOW - 50, (3, 2), "n-1"),)
-    pauses = (Pause(NOW + 600, NOW - 5, reason="test", by="kim"),)
+    pauses = (Pause(NOW + 600, NOW - 5, group=GROUP, reason="test", by="kim"),)
     words = [status(decision, memory, operations=leaving, pauses=pauses).word]
     sick = verdict(
         healthy=False,
@@ -213,6 +215,8 @@ def test_statuses_come_in_their_order() -> None:
     decision = msgspec.structs.replace(decision, groups=(sick,))
     words.append(status(decision, memory, operations=leaving, pauses=pauses).word)
     decision = msgspec.structs.replace(decision, groups=(verdict(upcoming=2),))
+    refused = GroupMemory(backoff=msgspec.structs.replace(BACKOFF, cls="Unauthorized"))
+    words.append(status(decision, refused, operations=leaving, pauses=pauses).word)
     words.append(status(decision, memory, operations=leaving, pauses=pauses).word)
     words.append(status(decision, memory, operations=leaving).word)
     words.append(status(decision, operations=leaving).word)
@@ -222,13 +226,16 @@ def test_statuses_come_in_their_order() -> None:
         status(decision).word,
         status(plan(verdict())).word,
     ]
-    expected = "not read, unhealthy, paused, backing off, growing, leaving, at its maximum, steady"
+    expected = (
+        "not read, unhealthy, cannot grow, paused, backing off, growing, leaving, "
+        "at its maximum, steady"
+    )
     assert ", ".join(words) == expected
 
 
 def test_back_off_says_what_failed_where_and_until_when() -> None:
     assert status(plan(verdict()), GroupMemory(backoff=BACKOFF)) == stands(
-        "backing off", Tone.BAD, "sold out in eu-1", NOW - 240, NOW + 60
+        "backing off", Tone.WARN, "sold out in eu-1", NOW - 240, NOW + 60
     )
     over = msgspec.structs.replace(BACKOFF, until=NOW - 1)
     assert status(plan(verdict()), GroupMemory(backoff=over)).word == "steady"
@@ -246,17 +253,18 @@ def test_failure_has_the_vendors_message_where_the_class_does_not_say_enough() -
 @pytest.mark.parametrize(
     ("part", "group", "detail"),
     [
-        (PausedPart.ALL, "", "the whole cluster: test, by kim"),
+        (PausedPart.ALL, "", None),
+        (PausedPart.REMOVALS, "", None),
         (PausedPart.GROWTH, GROUP, "growth: test, by kim"),
         (PausedPart.ALL, "other", None),
     ],
 )
-def test_group_is_paused_by_a_pause_of_its_own_or_of_the_cluster(
+def test_group_is_paused_by_a_pause_of_its_own_and_not_of_the_cluster(
     part: PausedPart, group: str, detail: str | None
 ) -> None:
     pause = Pause(NOW + 600, NOW - 5, part, group, "test", "kim")
     expected = (
-        stands("paused", Tone.WARN, detail, NOW - 5, NOW + 600)
+        stands("paused", Tone.INFO, detail, NOW - 5, NOW + 600)
         if detail
         else stands("steady", Tone.OK)
     )

@@ -75,7 +75,12 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "quiet": ({}, []),
     "late": ({"state": ScanState(last_pass=NOW - 241)}, ["cluster.late"]),
     "late-in-mode-off": ({"state": ScanState(last_pass=NOW - 241), "plans": False}, []),
-    "never-passed": ({"state": ScanState()}, ["cluster.late"]),
+    "never-passed": ({"state": ScanState(), "applied_at": NOW - 241}, ["cluster.late"]),
+    "switched-on-after-a-night": (
+        {"state": ScanState(last_pass=NOW - 36_000), "was_off": True},
+        [],
+    ),
+    "just-applied": ({"state": ScanState(), "applied_at": NOW - 240}, []),
     "two-failures": ({"state": failing("Unavailable", count=2)}, []),
     "unreachable": ({"state": failing("Unavailable", "no route")}, ["cluster.unreachable"]),
     "unauthorized": ({"state": failing("Unauthorized")}, ["cluster.unauthorized"]),
@@ -241,6 +246,30 @@ def test_group_out_of_stock_is_information_while_others_take_the_pods() -> None:
         if each.group == "g"
     )
     assert (helped.severity, waiting.severity) == (NoticeSeverity.INFO, NoticeSeverity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("error_class", "severity", "words"),
+    [
+        ("Throttled", NoticeSeverity.INFO, "group g backs off"),
+        ("Unauthorized", NoticeSeverity.WARNING, "group g cannot grow"),
+    ],
+)
+def test_back_off_that_ends_by_itself_is_information(
+    error_class: str, severity: NoticeSeverity, words: str
+) -> None:
+    backoff = Backoff(300.0, NOW + 60, NOW - 240, error_class)
+    memory = Memory(groups={"g": GroupMemory(backoff=backoff)})
+    [condition] = conditions(facts(memory=memory))
+    assert (condition.severity, condition.message.startswith(words)) == (severity, True)
+
+
+def test_first_pass_that_never_starts_is_reported_with_what_is_known_of_the_cause() -> None:
+    state = ScanState(queued_until=NOW - 60)
+    [condition] = conditions(facts(state=state, applied_at=NOW - 2040, plan=None))
+    assert condition.severity is NoticeSeverity.CRITICAL
+    assert condition.message.startswith("no pass since the policy was applied at ")
+    assert condition.message.endswith("passes are asked for, and none begins")
 
 
 def test_pods_of_one_controller_are_one_condition_and_five_are_reported() -> None:

@@ -192,7 +192,7 @@ def test_list_shows_the_worst_status_first_in_words(store: Store) -> None:
     assert TAG.findall(text(page)) == [
         ("bad", "no passes"),
         ("warn", "paused"),
-        ("warn", "2 pods wait"),
+        ("warn", "2 pods without a node"),
         ("ok", "ok"),
         ("info", "off"),
     ]
@@ -210,7 +210,7 @@ def test_list_is_searched_by_a_part_of_the_name(store: Store) -> None:
 def test_cluster_page_says_what_is_wrong_and_what_to_type(store: Store) -> None:
     page = words(get(store, "/clusters/prod"))
     for sentence in (
-        "prod 2 pods wait",
+        "prod 2 pods without a node",
         (
             "Active · last pass 22 s ago, next in 38 s · 20 nodes ready, 5 coming · version 2 of "
             "the policy"
@@ -279,6 +279,7 @@ def test_waiting_pods_stand_before_the_groups_and_needs_before_all(store: Store)
     assert headings == [
         *(
             "Needs you",
+            "Ends by itself",
             "Under way",
             "Last 24 hours",
             "Cost an hour",
@@ -727,7 +728,7 @@ def test_cluster_that_may_not_be_scaled_is_unhealthy() -> None:
     assert "4 of 6 nodes are not ready; nothing is changed until they are" in page
     assert "outscaler get nodes edge" in page
     listed = words(get(store, "/"))
-    assert "unhealthy too many nodes are not ready; nothing is changed" in listed
+    assert "unhealthy too many nodes are not ready, so nothing is changed" in listed
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from chalicelib.model.overview import SpotOverview
 from chalicelib.model.plan import LifecycleVerdict, Plan, Restart
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.page.attention import Need, needs, status_of
+from chalicelib.page.attention import Need, healing, needs
 from chalicelib.page.cluster_data import ClusterDetails, details
 from chalicelib.page.views import tiles
 from chalicelib.store import Store
@@ -96,7 +96,7 @@ def cluster_of(store: Store) -> ClusterDetails:
 
 def needs_of(plan: Plan) -> list[Need]:
     cluster = cluster_of(store_with(plan))
-    return needs(cluster, status_of(cluster.summary, NOW), NOW)
+    return needs(cluster, cluster.summary.status_at(NOW), NOW)
 
 
 def test_a_group_whose_renewal_rests_needs_a_person_who_ends_the_rest() -> None:
@@ -118,13 +118,19 @@ def test_a_group_whose_renewal_rests_needs_a_person_who_ends_the_rest() -> None:
     assert need.command.split()[3:] == ["group", need.subject]
 
 
-def test_announced_and_overdue_nodes_and_groups_too_sick_to_repair_need_a_person() -> None:
-    rows = {need.subject: need for need in needs_of(due_plan())}
-    assert {"batch-1", "web-3", "arm"} <= rows.keys()
-    assert (
-        rows["batch-1"].text
-        == "no new node can be ready before its vendor takes it back; 1 min 35 s left"
+def test_forecast_of_a_late_node_needs_nobody_and_names_both_times() -> None:
+    rows = {need.subject: need for need in healing(cluster_of(store_with(due_plan())), NOW)}
+    assert rows["batch-1"].text == (
+        "a new node for its pods may be ready only after its vendor takes it back; 1 min 35 s left,"
+        " and a new node usually takes 3 min"
     )
+    assert rows["batch-1"].anchor == "noreplacementintime"
+
+
+def test_overdue_nodes_and_groups_too_sick_to_repair_need_a_person() -> None:
+    rows = {need.subject: need for need in needs_of(due_plan())}
+    assert {"web-3", "arm"} <= rows.keys()
+    assert "batch-1" not in rows
     overdue = (
         "it is older than maxNodeAge and expiryGrace allow: disruption budget always is used up "
         "(limit 1)"
@@ -134,20 +140,17 @@ def test_announced_and_overdue_nodes_and_groups_too_sick_to_repair_need_a_person
     assert rows["arm"].text.startswith("too many nodes of its group are sick to repair any")
     assert (rows["arm"].group, rows["arm"].note) == (ARM, "no repair")
     runbook = (ROOT / "docs" / "runbook.md").read_text("utf-8")
-    anchors = {need.anchor for need in rows.values()} & {
-        "noreplacementintime",
-        "nodeoverdue",
-        "toomanyunhealthy",
-    }
+    anchors = {need.anchor for need in rows.values()} & {"nodeoverdue", "toomanyunhealthy"}
     assert [anchor for anchor in anchors if f'id="{anchor}"' not in runbook] == []
-    assert len(anchors) == 3
+    assert len(anchors) == 2
 
 
 def test_notes_on_many_nodes_are_counted_and_the_announced_ones_come_first() -> None:
     overdue = [
         Reason.of(ReasonCode.NODE_OVERDUE, node=f"web-{at}", since=NOW - 9e4) for at in range(7)
     ]
-    rows = needs_of(msgspec.structs.replace(due_plan(), notes=(*overdue, NOTES[1]), lifecycle=()))
+    announced = Reason.of(ReasonCode.INTERRUPTION_REPORTED, node="batch-1", until=NOW + 95)
+    rows = needs_of(msgspec.structs.replace(due_plan(), notes=(*overdue, announced), lifecycle=()))
     about_nodes = [need for need in rows if need.page == "nodes"]
     assert about_nodes[0].subject == "batch-1"
     assert [need.subject for need in about_nodes[-2:]] == ["web-3", "3 more nodes"]
@@ -172,19 +175,14 @@ def test_evacuation_under_way_says_when_the_vendor_takes_the_node() -> None:
 
 def test_spot_nodes_are_a_figure_where_there_are_some() -> None:
     cluster = cluster_of(store_with(due_plan()))
-    shown = {
-        tile.title: tile
-        for tile in tiles(cluster, {"ready": 20, "most": 0, "leaving": 0, "pending": 0}, NOW)
-    }
+    row = {"ready": 20, "most": 0, "leaving": 0, "pending": 0, "without_node": 0, "helped": 0}
+    shown = {tile.title: tile for tile in tiles(cluster, row, NOW)}
     spot = shown["Spot nodes ready"]
     assert (spot.value, spot.note, spot.tone) == ("5", "1 notice of vendors", "warn")
     without = msgspec.structs.replace(
-        cluster, groups=tuple(msgspec.structs.replace(row, spot=None) for row in cluster.groups)
+        cluster, groups=tuple(msgspec.structs.replace(group, spot=None) for group in cluster.groups)
     )
-    titles = [
-        tile.title
-        for tile in tiles(without, {"ready": 20, "most": 0, "leaving": 0, "pending": 0}, NOW)
-    ]
+    titles = [tile.title for tile in tiles(without, row, NOW)]
     assert "Spot nodes ready" not in titles
     assert "Nodes ready" in titles
 

@@ -539,7 +539,6 @@ def test_spot_5_group_that_is_ready_in_time_is_preferred_among_equals() -> None:
 @pytest.mark.parametrize(
     ("memory", "ready"),
     [
-        (GroupMemory(), 900.0),
         (joins(2000, 2700, 3000), 2700.0),
         (joins(3000, 4000, 2000, 2700), 2700.0),  # nearest rank, no mean of the two in the middle
     ],
@@ -548,6 +547,12 @@ def test_spot_5_replacement_that_comes_too_late_is_noted(memory: GroupMemory, re
     plan, _ = decide(at_risk(), memory=Memory(groups={"g": memory}))
     [note] = [reason for reason in plan.notes if reason.code.value == "NoReplacementInTime"]
     assert note.params == {"node": "a", "until": NOW + 180.0, "ready": ready}
+
+
+def test_spot_5_nothing_is_forecast_of_a_group_that_has_taught_nothing() -> None:
+    plan, _ = decide(at_risk(), memory=Memory(groups={"g": GroupMemory()}))
+    assert growth(plan) == {"g": (1, 2)}
+    assert not [reason for reason in plan.notes if reason.code.value == "NoReplacementInTime"]
 
 
 def replaced_by_vendor(**group: Any) -> ClusterBuilder:

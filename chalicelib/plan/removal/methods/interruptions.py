@@ -20,7 +20,7 @@ from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.interruptions import MOST_REPORTED
-from chalicelib.plan.state.spot_market import usual_ready_time
+from chalicelib.plan.state.spot_market import known_ready_time
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -93,7 +93,8 @@ def _is_evictable(pod: Pod, state: ClusterState) -> bool:
 
 def late_replacements(state: ClusterState, placements: Iterable[PodPlacement]) -> list[Reason]:
     """Return NO_REPLACEMENT_IN_TIME for nodes at risk with pods that get a new node which is
-    usually ready too late, by name. placements: of all pods in this pass."""
+    usually ready too late, by name. Of a group whose times are not known, nothing is said: how long
+    a node may take at most is no forecast. placements: of all pods in this pass."""
     if not state.at_risk:
         return []
     node_of = {pod.key: name for name in state.at_risk for pod in state.occupancy.on(name)}
@@ -101,7 +102,9 @@ def late_replacements(state: ClusterState, placements: Iterable[PodPlacement]) -
     for placement in placements:
         if not placement.group:
             continue
-        ready_time = usual_ready_time(state.groups[placement.group], state.policy)
+        ready_time = known_ready_time(state.groups[placement.group])
+        if ready_time is None:
+            continue
         old_nodes = {node_of[pod] for pod in placement.pods if pod in node_of}
         for name in old_nodes:
             if state.now + ready_time > state.at_risk[name].leaves_at:
