@@ -335,14 +335,15 @@ def _prepared() -> Iterator[Hour]:
 def _ran(step: HourStep, folder: Path) -> str:
     """Run one command line, with `> FILE` obeyed, and return what a terminal shows."""
     line, _, target = step.command.partition(" > ")
-    out, err = io.StringIO(), io.StringIO()
+    err = io.StringIO()
+    out = io.StringIO() if target else err  # a terminal shows both streams
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(shlex.split(line)[1:])
     if code != step.code:
-        raise RuntimeError(f"{step.command}: exit {code}\n{err.getvalue()}{out.getvalue()}")
+        raise RuntimeError(f"{step.command}: exit {code}\n{err.getvalue()}")
     if target:
         (folder / target).write_text(out.getvalue())
-    text = err.getvalue() + ("" if target else out.getvalue())
+    text = err.getvalue()
     for pattern, word in _CHANGING:
         text = pattern.sub(word, text)
     return "".join(f"{each.rstrip()}\n" for each in text.strip("\n").splitlines())
