@@ -70,6 +70,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
                 "get # every cluster",
                 "get groups shop -o wide",
                 "get nodes shop -l group=workers -w # rows that change",
+                "get groups -A --sort-by cpu # of all clusters",
                 "get no shop -o jsonpath='{.nodes[*].node}'",
             ),
         ),
