@@ -259,3 +259,10 @@ def test_objects_of_openshift_are_refused_with_what_to_give_instead(
         imported(capsys, written(tmp_path, beside), "--name", "shop").rows_of(kind)[0][0]
         == "no effect"
     )
+
+
+def test_the_heading_of_helm_get_values_is_no_value(tmp_path: Path, capsys: Said) -> None:
+    text = "USER-SUPPLIED VALUES:\n" + yaml.safe_dump(EXOSCALE[0])
+    given = ("--name", "shop", "--region", "ch-gva-2")
+    opened = imported(capsys, written(tmp_path, text, "values.yaml"), *given)
+    assert opened.code == 0, opened.err

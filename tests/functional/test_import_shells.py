@@ -105,6 +105,29 @@ def test_a_script_that_cannot_be_read_is_named_with_what_to_give(
         assert "--command" in refused.err
 
 
+@pytest.mark.parametrize(
+    "command", [["/bin/sh", "/scripts/run.sh"], ["bash", "-e", "/scripts/run.sh"]]
+)
+def test_a_script_of_a_config_map_in_the_input_is_read(
+    command: list[str], tmp_path: Path, capsys: Said
+) -> None:
+    mounts = [{"name": "scripts", "mountPath": "/scripts"}]
+    own = workload(container(command, list(ALICLOUD), env=ENV, volumeMounts=mounts))
+    volumes = [{"name": "scripts", "configMap": {"name": "scripts"}}]
+    own["spec"]["template"]["spec"]["volumes"] = volumes
+    script = '#!/bin/sh\nset -e\nexec ./cluster-autoscaler "$@" --v=4\n'
+    scripts = {
+        "kind": "ConfigMap",
+        "metadata": {"name": "scripts", "namespace": "kube-system"},
+        "data": {"run.sh": script},
+    }
+    opened = imported(capsys, written(tmp_path, manifest(own, scripts)), *GIVEN)
+    assert opened.code == 0, opened.err
+    assert "alicloud" in opened.document["spec"]["providers"]
+    refused = imported(capsys, written(tmp_path, manifest(own)), *GIVEN)
+    assert "does not show the autoscaler's flags" in refused.err
+
+
 def test_a_shell_of_another_program_is_no_autoscaler(tmp_path: Path, capsys: Said) -> None:
     other = container(["/bin/sh", "-c", "sleep 1"], image="registry.test/busybox", name="web")
     refused = imported(capsys, written(tmp_path, manifest(workload(other))), *GIVEN)

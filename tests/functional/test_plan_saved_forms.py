@@ -231,9 +231,13 @@ def test_a_folder_with_neither_json_nor_yaml_is_refused(tmp_path: Path, capsys: 
     assert "does not exist" in capsys.readouterr().err
 
 
-def test_yaml_beside_a_capture_is_not_read(tmp_path: Path, capsys: Said) -> None:
+@pytest.mark.parametrize("captured", [True, False])
+def test_yaml_beside_lists_in_json_is_not_read(
+    captured: bool, tmp_path: Path, capsys: Said
+) -> None:
     folder = shop(tmp_path / "shop")
-    (folder / "capture-info").write_text('{"kind": "outscaler/capture", "complete": true}')
+    if captured:
+        (folder / "capture-info").write_text('{"kind": "outscaler/capture", "complete": true}')
     expected = planned(capsys, str(folder))
     (folder / "more.yaml").write_text(yaml.safe_dump_all(cluster()))
     assert decisions(planned(capsys, str(folder))) == decisions(expected)

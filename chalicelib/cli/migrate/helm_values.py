@@ -67,6 +67,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
         "not carried over: rules for Outscaler's own metrics are written by the operator"
     ),
     **dict.fromkeys(_OF_OTHER_PROVIDERS.split(), "about a provider that Outscaler does not have"),
+    **dict.fromkeys(("USER-SUPPLIED VALUES", "COMPUTED VALUES"), "a heading of helm get values"),
 }
 # provider -> variables that a Secret of its own has
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {

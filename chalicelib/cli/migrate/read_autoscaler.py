@@ -35,13 +35,7 @@ from chalicelib.cli.migrate.helm_values import is_helm_values, read_helm_values
 from chalicelib.cli.migrate.installed_charts import is_chart_object, title_of
 from chalicelib.cli.migrate.report import MOST_PROBLEMS, Verdict
 from chalicelib.cli.migrate.scripts import COMMAND, read_script
-from chalicelib.cli.migrate.workloads import (
-    CONFIG_MAP,
-    KINDS,
-    SECRET,
-    read_workload,
-    refuse_unread_scripts,
-)
+from chalicelib.cli.migrate.workloads import CONFIG_MAP, KINDS, SECRET, read_workload
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import quote
 from chalicelib.reasons.words import counted
@@ -137,7 +131,6 @@ def read_autoscaler(
         raise InputErrors(tuple((templates or mistakes)[:MOST_PROBLEMS]))
     if cloud_configs:
         return read_cloud_config(cloud_configs)
-    refuse_unread_scripts(documents)
     refuse_other_forms(documents)
     return None
 

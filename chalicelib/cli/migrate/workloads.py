@@ -31,6 +31,7 @@ from chalicelib.cli.migrate.report import Verdict
 from chalicelib.cli.migrate.scripts import (
     Environment,
     Invocation,
+    invocations_of_script,
     invocations_of_words,
     is_autoscaler,
     is_shell,
@@ -153,6 +154,7 @@ def _autoscaler_containers(
         ]
         if listed(container.get("command")):
             runs = bool(invocations_of_words(words, document.file, {}))
+            runs = runs or _starts_by_script(container, words)
         else:
             # of a registry that renames images: the container's name counts
             image = text_of(container.get("image"))
@@ -163,19 +165,26 @@ def _autoscaler_containers(
             yield path, container
 
 
-def refuse_unread_scripts(documents: Sequence[Located]) -> None:
-    """Raise BadInput for the first container of an autoscaler whose script does not show how it is
-    started."""
-    for document in documents:
-        content = mapping(document.content)
-        spec = _POD_SPECS.get(kind_of(content))
-        containers = listed(_value_at(content, spec).get("containers")) if spec else []
-        for at, entry in enumerate(containers):
-            container = mapping(entry)
-            words = [text_of(word) for word in listed(container.get("command"))]
-            names = (text_of(container.get("image")), text_of(container.get("name")))
-            if any(map(is_shell, words)) and any(map(is_autoscaler, names)):
-                raise _unread_script(document, (*(spec or ()), "containers", str(at)), names[1])
+def _starts_by_script(container: Mapping[str, Any], words: Sequence[Word]) -> bool:
+    """Return whether a container of the autoscaler starts a shell, whose script says the rest."""
+    names = (text_of(container.get("image")), text_of(container.get("name")))
+    of_shell = bool(listed(container.get("command"))) and any(is_shell(word.text) for word in words)
+    return of_shell and any(map(is_autoscaler, names))
+
+
+def _runs_of_mounted_script(
+    words: Sequence[Word], mounts: Sequence[FileMount], environment: Mapping[str, str]
+) -> list[Invocation]:
+    """Return the runs in a script of a ConfigMap that a shell starts by its path."""
+    texts = {mount.path: mount for mount in mounts if mount.text is not None}
+    for at, word in enumerate(words):
+        mount = texts.get(word.text)
+        if mount is not None and mount.text:
+            arguments = words[at + 1 :]
+            return invocations_of_script(
+                mount.text, mount.place, 0, environment, positional=arguments
+            )
+    return []
 
 
 def _unread_script(document: Located, path: tuple[str, ...], container: str) -> BadInput:
@@ -295,6 +304,11 @@ def _read_candidate(
     runs = invocations_of_words(words, document.file, environment.known())
     image = text_of(candidate.container.get("image"))
     problems = environment.problems
+    if not runs and _starts_by_script(candidate.container, words):
+        runs = _runs_of_mounted_script(words, mounts, environment.known())
+        if not runs:
+            problems.append(_unread_script(document, path, candidate.container_name))
+            words = []
     if len(runs) > 1:
         problems.append(
             BadInput(words[0].place, "the script runs several autoscalers", "leave one of them")

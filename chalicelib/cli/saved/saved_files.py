@@ -75,8 +75,9 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 
 def saved_files(source: Path, manifest: Path, *, captured: bool) -> SavedFiles:
-    """Return the files of a source, without the manifest. captured: whether `outscaler capture`
-    made the folder, of which YAML is no part. Raises BadInput for a source without files."""
+    """Return the files of a source, without the manifest: of a folder its JSON, or its YAML where
+    it has no JSON. captured: whether `outscaler capture` made the folder. Raises BadInput for a
+    source without files."""
     if source == STDIN:
         return SavedFiles((SavedFile(source, "stdin"),))
     if source.is_file():
@@ -85,13 +86,17 @@ def saved_files(source: Path, manifest: Path, *, captured: bool) -> SavedFiles:
         problem = "is not a directory" if source.exists() else "does not exist"
         remedy = "give the folder that holds nodes.json, pods.json …, or one file with all objects"
         raise BadInput(str(source), problem, remedy)
-    endings = _JSON if captured else (*_JSON, *_YAML)
     entries = sorted(source.iterdir())
     files = [
         SavedFile(path, path.name)
         for path in entries
-        if path.name.endswith(endings) and path.is_file() and path.resolve() != manifest.resolve()
+        if path.name.endswith((*_JSON, *_YAML))
+        and path.is_file()
+        and path.resolve() != manifest.resolve()
     ]
+    lists = [file for file in files if file.name.endswith(_JSON) and file.name not in _MANIFESTS]
+    if captured or lists:  # YAML beside lists in JSON is a policy, values or pods to add
+        files = [file for file in files if file.name.endswith(_JSON)]
     namespaces: tuple[str, ...] | None = None
     if not captured and any(_stem(file.path) == _NODES for file in files):
         namespaces, dumped = _dumped(entries)
@@ -168,7 +173,8 @@ def loaded(path: Path, name: str, most: int = MOST_OBJECTS) -> bytes:
 
 def _loaded(file: SavedFile) -> bytes:
     if file.path != STDIN:
-        return loaded(file.path, file.name)
+        most = _MOST_YAML if file.name.endswith(_YAML) else MOST_OBJECTS
+        return loaded(file.path, file.name, most)
     data = sys.stdin.buffer.read(MOST_OBJECTS + 1)
     if len(data) > MOST_OBJECTS:
         raise BadInput(file.name, f"has more than {MOST_OBJECTS} bytes", "capture the cluster")
