@@ -277,6 +277,14 @@ def test_without_the_values_the_import_names_the_field_and_the_command(
         assert text in refused.err
 
 
+def test_rows_show_a_field_with_its_index(tmp_path: Path, capsys: Said) -> None:
+    source = {"chart": "cluster-autoscaler", "helm": {"values": TEXT, "valueFiles": ["a.yaml"]}}
+    document = custom(ARGO, "Application", {"sources": [{"ref": "values"}, source]})
+    opened = run(capsys, tmp_path, document)
+    ((verdict, _),) = opened.rows_of("spec.sources[1].helm.valueFiles[0]: a.yaml")
+    assert verdict == "missing"
+
+
 def test_a_values_file_of_an_application_counts_where_it_is_given(
     expected: dict[str, Any], tmp_path: Path, capsys: Said
 ) -> None:

@@ -3,7 +3,6 @@ over each other, and names what the input does not have."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -20,11 +19,11 @@ from chalicelib.cli.migrate.chart_values import (
 )
 from chalicelib.cli.migrate.documents import (
     Located,
-    Path,
     api_group_of,
     kind_of,
     mapping,
     name_of,
+    shown_path,
     text_of,
 )
 from chalicelib.cli.migrate.helm_values import SUB_CHART, read_helm_values
@@ -42,13 +41,12 @@ from chalicelib.cli.migrate.installed_charts import (
 from chalicelib.cli.migrate.public_values import secret_text
 from chalicelib.cli.migrate.report import MOST_PROBLEMS, Verdict, shortened
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.policy.diagnostics import quote, show_path
+from chalicelib.policy.diagnostics import quote
 
 PLACEHOLDER = "REPLACE-ME"
 """The name in discovery where a template gives it: no cluster and no namespace has it, so that a
 policy never scales the groups of others."""
 _NO_LABEL = {"outscaler.dev/replace-me": PLACEHOLDER}
-_INDEX = re.compile(r"[0-9]{1,6}\Z")
 _MOST_NAMED = 10
 _MOST_LAYERS = 500
 _CLUSTER_GROUP = "cluster.x-k8s.io"
@@ -176,7 +174,7 @@ class _Opener:
     # -- layers ------------------------------------------------------------------------------------
 
     def _inline(self, layer: InlineLayer) -> ChartValues:
-        word = _shown(layer.path)
+        word = shown_path(layer.path)
         if isinstance(layer.value, Mapping):
             keyed = {str(key): value for key, value in layer.value.items()}
             values = ChartValues(keyed, layer.document.places(*layer.path))
@@ -213,7 +211,7 @@ class _Opener:
         """Name a value of a template. Where it says what is discovered, return values that discover
         nothing."""
         action = part.text if "{{" in part.text else f"{{{{ {part.text} }}}}"
-        word = _shown(part.path)
+        word = shown_path(part.path)
         name = part.text.strip("{} -")
         env = "" if " " in name else f"give --env {name}=VALUE, or "
         remedy = f"{env}{self._remedy()}"
@@ -293,11 +291,6 @@ class _Opener:
         """Add a remark on what the input does not have."""
         verdict = Verdict.TOLD if optional else Verdict.MISSING
         self.remarks.append(Remark(place, shortened(word), verdict, text))
-
-
-def _shown(path: Path) -> str:
-    """Return a path as text, with its indices."""
-    return show_path(tuple(int(part) if _INDEX.match(part) else part for part in path))
 
 
 def _data_text(document: Located, layer: ReferenceLayer) -> str | None:

@@ -14,6 +14,7 @@ import yaml
 
 from chalicelib.model.errors import BadInput
 from chalicelib.net.safe_yaml import Excess, documents_with_nodes
+from chalicelib.policy.diagnostics import show_path
 
 Path = tuple[str, ...]
 MAX_BYTES = 4 * 2**20
@@ -190,6 +191,17 @@ def _note_lines(node: yaml.Node, path: Path, lines: dict[Path, int], blocks: set
     elif isinstance(node, yaml.SequenceNode):
         for at, value in enumerate(node.value):
             _note_lines(value, (*path, str(at)), lines, blocks)
+
+
+_INDEX = re.compile(r"[0-9]{1,6}\Z")
+_MOST_SHOWN = 20  # parts of a path
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as text, such as `spec.sources[1].helm`."""
+    return show_path(
+        tuple(int(part) if _INDEX.match(part) else part for part in path[:_MOST_SHOWN])
+    )
 
 
 # -- parts of objects, whose types nothing has checked ---------------------------------------------

@@ -10,11 +10,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from chalicelib.cli.migrate.documents import Located, Path, api_group_of, kind_of, mapping, name_of
+from chalicelib.cli.migrate.documents import (
+    Located,
+    Path,
+    api_group_of,
+    kind_of,
+    mapping,
+    name_of,
+    shown_path,
+)
 from chalicelib.cli.migrate.helm_values import SUB_CHART
 from chalicelib.cli.migrate.installed_charts import shell_name, title_of
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.diagnostics import show_path
 
 _OPENSHIFT = "autoscaling.openshift.io"
 _RELEASE_TYPE = "helm.sh/release.v1"
@@ -71,7 +78,7 @@ def _refuse_data(document: Located, content: Mapping[str, Any]) -> None:
                 command = f"kubectl -n {namespace} get {kind_of(content).lower()} {name} -o yaml"
             raise BadInput(
                 document.place("data", str(key)),
-                f"{title_of(content)} has the autoscaler in {show_path(('data', str(key)))}",
+                f"{title_of(content)} has the autoscaler in {shown_path(('data', str(key)))}",
                 f"take it out: {command} | outscaler import -",
             )
 
@@ -82,7 +89,7 @@ def _refuse_mention(document: Located, content: Mapping[str, Any]) -> None:
     path = next((path for path in mentions if _is_of_a_chart(kind, path)), None)
     if path is None:
         return
-    shown = show_path(tuple(int(part) if part.isdecimal() else part for part in path[:20]))
+    shown = shown_path(path)
     raise BadInput(
         document.place(*path),
         f"{title_of(content)} names the autoscaler in {shown[:300]}, and is not read",

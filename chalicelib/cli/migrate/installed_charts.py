@@ -22,6 +22,7 @@ from chalicelib.cli.migrate.documents import (
     listed,
     mapping,
     name_of,
+    shown_path,
     text_of,
 )
 from chalicelib.cli.migrate.helm_values import SUB_CHART
@@ -225,7 +226,7 @@ def _inlines(document: Located, *paths: Path) -> list[Layer]:
 
 
 def _told(document: Located, path: Path, text: str, verdict: Verdict = Verdict.TOLD) -> Remark:
-    return Remark(document.place(*path), ".".join(path), verdict, text)
+    return Remark(document.place(*path), shown_path(path), verdict, text)
 
 
 # -- Flux ------------------------------------------------------------------------------------------
@@ -333,7 +334,7 @@ def _argo_chart(document: Located, spec: Path, path: Path, *, templated: bool) -
     layers: list[Layer] = [
         FileLayer(
             document.place(*helm, "valueFiles", str(at)),
-            f"{'.'.join(helm)}.valueFiles[{at}]: {text_of(file)[:200]}",
+            f"{shown_path(helm)}.valueFiles[{at}]: {text_of(file)[:200]}",
             text_of(file).rsplit("/", 1)[-1],
             value_at(document.content, (*helm, "ignoreMissingValueFiles")) is True,
         )
@@ -352,7 +353,9 @@ def _argo_chart(document: Located, spec: Path, path: Path, *, templated: bool) -
         name_text, value = text_of(setting.get("name")), text_of(setting.get("value"))
         layers.append(SettingLayer(place, name_text, value, as_text))
     for at, entry in enumerate(listed(value_at(document.content, (*helm, "fileParameters")))):
-        word = f"{'.'.join(helm)}.fileParameters[{at}]: {text_of(mapping(entry).get('name'))[:200]}"
+        word = (
+            f"{shown_path(helm)}.fileParameters[{at}]: {text_of(mapping(entry).get('name'))[:200]}"
+        )
         layers.append(FileLayer(document.place(*helm, "fileParameters", str(at)), word, ""))
     release = _text(document, *helm, "releaseName") or name
     namespace = _text(document, *helm, "namespace") or _text(
