@@ -15,7 +15,6 @@ import msgspec
 from chalicelib.journal.metrics import Values, key
 from chalicelib.model.health import HealthState
 from chalicelib.model.pause import Pause, PausedPart, in_force
-from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.words import counted
 from chalicelib.store.leases import ScanState
 from chalicelib.views.cluster_view import ClusterStatus, Instant, is_late, never_started
@@ -180,9 +179,7 @@ def _statuses(situation: ClusterSituation, now: float) -> Iterator[ClusterStatus
 def _overdue(situation: ClusterSituation) -> str:
     if situation.scan.last_pass:
         return ""
-    applied = format_time(situation.applied_at)
-    why = never_started(situation.scan)
-    return f"none since the policy was applied at {applied}: {why}"
+    return f"none since the policy was applied: {never_started(situation.scan)}"
 
 
 def _status(

@@ -242,7 +242,7 @@ def test_spoilt_attribute_changes_nothing_for_other_clusters(table: str, item: s
         (SPOILT, "lease", "failures", {"api", "metrics", "page", "tick"}),
         (SPOILT, "memory#operation#op-1", "state", {"api", "tick"}),
         (SPOILT, "memory", "generation", {"api", "tick"}),
-        ("!pauses", SPOILT, "text", {"metrics", "page"}),
+        ("!pauses", SPOILT, "text", {"api", "metrics", "page"}),
         (SPOILT, "ledger", "told", {"metrics"}),
     ],
 )

@@ -68,7 +68,7 @@ def test_cluster_without_any_pass_is_late_after_the_limit_of_passes() -> None:
         True,
         NOW - LIMIT,
     )
-    assert "none since the policy was applied at" in late.detail
+    assert "none since the policy was applied:" in late.detail
 
 
 def test_longer_interval_has_a_longer_limit() -> None:
