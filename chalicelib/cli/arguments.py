@@ -101,8 +101,18 @@ def unfolded(text: str, known: Collection[str]) -> str:
     where it is none."""
     if text in known or not is_folded(text):
         return text
-    names = [name for name in known if is_fold_of(text, name)]
-    return names[0] if len(names) == 1 else text
+    return _only([name for name in known if is_fold_of(text, name)], text)
+
+
+def in_any_case(text: str, known: Collection[str]) -> str:
+    """Return the only name that has these letters in any case; the text itself where none has."""
+    if text in known:
+        return text
+    return _only([name for name in known if name.casefold() == text.casefold()], text)
+
+
+def _only(names: Sequence[str], otherwise: str) -> str:
+    return names[0] if len(names) == 1 else otherwise
 
 
 def namespaced(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:

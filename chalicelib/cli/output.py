@@ -40,6 +40,8 @@ _INDENT = "  "
 _FOLD = "…"
 _NAME = re.compile(r"[^\s,;()]*[^\s,;():.]")
 """A word, without what follows it in a sentence."""
+_ADDRESS = "://"
+"""A word with this is opened or copied, so that it is never folded."""
 _NAME_LENGTHS = (48, 40, 32, 24)
 """Characters of a name at most, in the order in which a layout is tried."""
 _COMFORTS = ((24, 3), (24, 0), (14, 0))
@@ -233,7 +235,7 @@ class _Folding(msgspec.Struct, frozen=True):
         for cell in (cell for row in rows for cell in row):
             words = _NAME.findall(cell) if len(cell) > self.longest else []
             if self.in_sentences or words == [cell]:
-                names.update(words)
+                names.update(word for word in words if _ADDRESS not in word)
         texts = folded(names, self.longest)
 
         def text_of(match: re.Match[str]) -> str:

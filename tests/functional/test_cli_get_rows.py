@@ -212,3 +212,10 @@ def test_long_group_names_take_one_line_on_a_terminal(
         assert max(map(len, lines)) <= width
         assert len(lines) <= 8
         assert lines[0].startswith("GROUP")
+
+
+def test_rows_are_named_in_any_case_and_as_a_table_shows_them(store: Store, capsys: Said) -> None:
+    del store
+    for name in ("burst", "BURST", BURST, "MachineD…ult/burst"):
+        assert printed(capsys, "get", "groups", SHOP, name, "-o", "name") == ["group/burst"]
+    assert "did you mean burst?" in refusal(capsys, "get", "groups", SHOP, "brust")

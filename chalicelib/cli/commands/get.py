@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.cli import stored_rows
-from chalicelib.cli.arguments import duration, not_one_of, unfolded, unknown
+from chalicelib.cli.arguments import duration, in_any_case, not_one_of, unfolded, unknown
 from chalicelib.cli.columns import CLAIMS, CLUSTERS, GROUPS, NODES, OPERATIONS, PODS
 from chalicelib.cli.listing import Listing, Row, TableKind, of_all_clusters
 from chalicelib.cli.output import (
@@ -242,7 +242,7 @@ def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
     rows = listing.rows
     if names:
         known = {alias for row in rows for alias in (row.name, *row.aliases)}
-        names = tuple(unfolded(name, known) for name in names)
+        names = tuple(in_any_case(unfolded(name, known), known) for name in names)
         for name in names:
             if name not in known:
                 raise unknown(name, [row.name for row in rows], "NAME", listing.kind.word)

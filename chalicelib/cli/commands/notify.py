@@ -115,7 +115,7 @@ def _open(store: Store, args: argparse.Namespace) -> int:
         )
         rows.append((kind, severity, since or "now", "yes" if opened_at else waits, message))
     columns = ("type", "severity", "since", "sent", "message")
-    blocks: list[Block] = [Table(columns, tuple(rows), empty="no condition is open")]
+    blocks: list[Block] = [Table(columns, tuple(rows), empty="no condition is open", spare=(3, 2))]
     if not has_destination:
         blocks.append("The policy names no destination (spec.notifications), so nothing is sent.")
     if unsent:

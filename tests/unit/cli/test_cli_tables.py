@@ -341,6 +341,12 @@ def test_whole_table_folds_no_name(terminal: Callable[..., list[str]]) -> None:
     assert "…" not in "\n".join(terminal(whole, width=120))
 
 
+def test_addresses_are_not_folded(terminal: Callable[..., list[str]]) -> None:
+    address = f"https://{'a' * 30}.example/api/ui"
+    table = Table(("setting", "value", "from"), (("page", address, name_of(1)),))
+    assert address in "\n".join(terminal(table, width=80))
+
+
 def test_no_column_of_sentences_is_squeezed(terminal: Callable[..., list[str]]) -> None:
     rows = tuple(
         (
