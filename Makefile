@@ -18,7 +18,7 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs screenshots run test test-fast test-slow test-strict faults mutants lint types contracts unused unit package release bench clean lock
+.PHONY: help docs screenshots run practice test test-fast test-slow test-strict faults mutants lint types contracts unused unit package release bench clean lock
 .PHONY: deploy check undeploy
 
 help:
@@ -43,6 +43,9 @@ $(STAMP): $(TEST_STAMP) requirements-vendors.txt requirements-tools.txt
 
 run: $(STAMP) ## the main job on the local emulation, told live (ARGS=--stay keeps it up)
 	@$(BIN)/python -m infra.demo $(ARGS)
+
+practice: $(STAMP) ## an emulated AWS account and a cluster, on which docs/start.md can be tried
+	@$(BIN)/python -m infra.emulators.practice $(ARGS)
 
 # mypy and vulture have one thread each, the tests have one per core: this order fills the cores to the end, and the
 # tests do not begin if code is unused.
@@ -92,7 +95,6 @@ docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
 	$(BIN)/python -m infra.tools.prometheus_rules resource > infra/prometheus/prometheusrule.yaml
 	$(BIN)/python -m infra.tools.grafana_dashboard > infra/grafana/outscaler.json
 	$(BIN)/python -m infra.tools.terminal_cast > docs/images/plan.svg
-	$(BIN)/python -m tests.functional.newcomer_hour > docs/newcomer.md
 
 screenshots: $(STAMP) ## the pictures of docs/page.md, by headless Chromium
 	$(BIN)/python -m infra.tools.screenshots

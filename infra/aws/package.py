@@ -1,8 +1,7 @@
 """`python -m infra.aws.package --stage dev --out build`: builds build/sam.json and
 build/deployment.zip from the tree.
 
-`chalice package` does the main work. The steps around it avoid known problems
-(docs/deploy.md "Known pitfalls"):
+`chalice package` does the main work. The steps around it avoid known problems:
 - Only what the functions need is copied to where Chalice looks, so the artifact does not depend on
   other files in the tree.
 - The merge template is JSON, because Chalice's YAML contains anchors that CloudFormation rejects.

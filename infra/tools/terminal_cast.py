@@ -39,10 +39,12 @@ def steps(page: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = [
         (first[3:].strip(), second.strip("\n").splitlines())
         for first, second in pairs
-        if first[:3] == "sh\n"
+        if first[:3] == "sh\n" and second[:1] == "\n"
     ]
     return tuple(
-        (command, tuple(output)) for command, output in found if command.split()[1] in SHOWN
+        (command, tuple(output))
+        for command, output in found
+        if "\n" not in command and command.split()[1] in SHOWN
     )
 
 

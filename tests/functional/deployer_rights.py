@@ -70,11 +70,9 @@ class DeployerRightsReader:
     def _dynamodb(self, call: AwsCall, _: object) -> Iterator[Need]:
         row = call.given.get("Key") or call.given.get("Item") or {}
         context = {LEADING_KEYS: row[PARTITION_KEY]["S"]} if row else {}
-        yield Need(
-            f"dynamodb:{call.operation}",
-            arn("dynamodb", f"table/{call.given['TableName']}"),
-            context,
-        )
+        tables = call.given.get("RequestItems") or (call.given["TableName"],)
+        for table in tables:
+            yield Need(f"dynamodb:{call.operation}", arn("dynamodb", f"table/{table}"), context)
 
     def _sqs(self, call: AwsCall, _: object) -> Iterator[Need]:
         name = call.given.get("QueueName") or call.given["QueueUrl"].rpartition("/")[2]

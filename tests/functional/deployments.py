@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,20 @@ def small_package(folder: Path) -> Path:
 def deploy(package: Path, folder: Path, options: Options | None = None) -> list[Setting]:
     """Runs `make deploy` after the package is built; returns the checks that failed. folder: a
     writable folder. options: in place of those of the stage."""
-    return _deployment(folder, options).deploy(package)
+    return deployment(folder, options).deploy(package)
 
 
-def _deployment(folder: Path, options: Options | None) -> Deployment:
+def deployment(
+    folder: Path,
+    options: Options | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    sleep: Callable[[float], None] = lambda seconds: None,
+) -> Deployment:
+    """The deployment of the stage, whose waiting is what `sleep` does."""
     session, stage = boto3.Session(), load(STAGE)
     if options is not None:
         stage = msgspec.structs.replace(stage, options=options)
-    made = Deployment(locate(stage, session), session, lambda line: None, lambda seconds: None)
+    made = Deployment(locate(stage, session), session, say, sleep)
     made.folder = folder
     return made
 

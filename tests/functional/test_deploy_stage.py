@@ -38,7 +38,7 @@ from infra.aws.deploy.steps import graph_only
 from infra.aws.package import configured_architecture
 from infra.emulators.aws import LocalAws
 from tests.functional.artifact import artifact
-from tests.functional.deployments import STAGE, deploy, small_package
+from tests.functional.deployments import STAGE, deploy, deployment, small_package
 
 TABLE = "outscaler-dev-state"
 _BOTOCORE = frozenset({"botocore", "jmespath", "python-dateutil", "six", "urllib3"})
@@ -254,6 +254,27 @@ def test_manual_changes_of_a_deployment_are_detected_and_reverted(life: StageLif
     ]
 
 
+def test_deployment_waits_for_the_clusters_that_have_passes(aws: LocalAws, tmp_path: Path) -> None:
+    aws.create_table(TABLE)
+    texts = {
+        "shop": POLICY,
+        "resting": POLICY.replace("shop", "resting").replace("active", "off"),
+        "broken": "[",
+    }
+    for name, text in texts.items():
+        _store(aws).policies.put(name, text, digest(text), None)
+    said: list[str] = []
+    made = deployment(
+        tmp_path / "built",
+        say=said.append,
+        sleep=lambda _: _store(aws).scan_states.passed("shop", 5.0),
+    )
+    assert made.clusters() == ["shop"]
+    assert [line.partition(":")[0] for line in said] == ["broken"]
+    [first] = made.first_passes(["shop"])
+    assert (first.cluster, first.succeeded) == ("shop", True)
+
+
 def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(life: StageLife) -> None:
     assert f"kept table {TABLE}" in life.undeployed
     assert life.left == ([], [], [TABLE, f"{TABLE}-policies"])
@@ -334,7 +355,13 @@ def test_chalice_deploy_in_a_clone_deploys_the_package_of_make_deploy(
     edited.write_text(edited.read_text("utf-8") + "\n# edited\n", "utf-8")
     done = _chalice("deploy", "--stage", STAGE, folder=clone)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "outscaler apply policy.yaml" in done.stdout
+    said = [
+        line.split("outscaler ", 1)[1]
+        for line in done.stdout.splitlines()
+        if " outscaler " in line or "/outscaler " in line
+    ]
+    assert said[0] == "login dev"
+    assert said[-2:] == ["apply NAME.yaml --wait", "get"]
     package = clone / "build" / "deploy" / STAGE / "package" / "deployment.zip"
     with zipfile.ZipFile(package) as archive:
         assert b"# edited" in archive.read("chalicelib/model/errors.py")

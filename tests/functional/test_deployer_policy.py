@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from chalicelib.store import Store
 from infra.aws.deploy.__main__ import main
 from infra.aws.deploy.stage import Options
 from infra.emulators.aws import LocalAws
 from tests.functional.aws_calls import AwsCall, recorded
 from tests.functional.deployer_rights import DeployerRightsReader, Need, Statements
-from tests.functional.deployments import STAGE, deploy, small_package
+from tests.functional.deployments import STAGE, deploy, deployment, small_package
 
 POLICY = Path(__file__).resolve().parents[2] / "infra" / "aws" / "deployer-policy.json"
 EVERY_OPTION = Options(
@@ -63,6 +64,7 @@ class Recording:
                 package = small_package(folder)
                 assert deploy(package, folder / "built", EVERY_OPTION) == []
                 assert deploy(package, folder / "built") == []
+                self._wait_for_a_pass(aws, folder / "built")
                 self.mappings = {
                     one["UUID"]: one["FunctionArn"].rpartition(":")[2]
                     for one in aws.client("lambda").list_event_source_mappings()[
@@ -71,6 +73,15 @@ class Recording:
                 }
                 patched.setattr("sys.stdin", io.StringIO(f"{STAGE}\noutscaler-{STAGE}-state\n"))
                 assert main(["undeploy", "--stage", STAGE, "--with-table"]) == 0
+
+    @staticmethod
+    def _wait_for_a_pass(aws: LocalAws, folder: Path) -> None:
+        """Waits as `make deploy` does where a policy is in force."""
+        store = Store(f"outscaler-{STAGE}-state", clock=lambda: 0.0, client=aws.client("dynamodb"))
+        made = deployment(folder, sleep=lambda _: store.scan_states.passed("shop", 1.0))
+        assert made.clusters() == []
+        [first] = made.first_passes(["shop"])
+        assert first.succeeded
 
     def needs(self) -> list[Need]:
         reader = DeployerRightsReader()

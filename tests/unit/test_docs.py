@@ -46,10 +46,10 @@ from tests.builders import cluster
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted(
     [
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "CHANGELOG.md",
+        *ROOT.glob("*.md"),
+        *(ROOT / ".github").rglob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "infra").rglob("*.md"),
     ]
 )
 
@@ -58,7 +58,11 @@ each_document = pytest.mark.parametrize(
 )
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^ *```.*?\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+#: A block without a fence: a line of code is indented by four columns.
+_INDENTED = re.compile(
+    r"^ {4,}((?:make|outscaler|python|aws|kubectl|git|(?:\.venv/bin/)\S+) .*)", re.MULTILINE
+)
 SPAN = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:chalicelib|infra|tests|docs|\.chalice|\.ci)/[\w./-]*\w")
 
@@ -69,12 +73,17 @@ def prose(document: Path) -> str:
 
 
 def code(document: Path) -> list[str]:
-    r"""Every line of code in it: lines of fenced blocks (a `\` joins two), and inline code."""
+    """Every line of code in it: lines of blocks, and inline code."""
+    return block_lines(document) + SPAN.findall(prose(document))
+
+
+def block_lines(document: Path) -> list[str]:
+    r"""The lines of its fenced and of its indented blocks; a `\` joins two."""
     text = document.read_text("utf-8")
     lines = [
         line for block in FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()
     ]
-    return lines + SPAN.findall(FENCE.sub("", text))
+    return lines + _INDENTED.findall(FENCE.sub("", text))
 
 
 def anchors(document: Path) -> set[str]:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import shlex
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
+import botocore.session
+from botocore import xform_name
+from botocore.exceptions import UnknownServiceError
+
 from chalicelib.cli.doctor.registry import CHECKS, subjects
 from chalicelib.cli.main import COMMANDS, parser_of
 from chalicelib.model.errors import BadInput
-from tests.unit.test_docs import DOCS, FENCE, ROOT, SPAN, code, each_document, rows
+from tests.unit.test_docs import (
+    DOCS,
+    ROOT,
+    SPAN,
+    block_lines,
+    code,
+    each_document,
+    prose,
+    rows,
+)
 
 COMMAND = {command.name: command for command in COMMANDS}
 
@@ -66,6 +80,59 @@ def command_lines(lines: Iterable[str]) -> Iterator[list[str]]:
 
 _MENTION = re.compile("required|expected one argument")
 
+# -- the AWS CLI
+
+#: Commands that the CLI has besides the services' own operations.
+_CUSTOM = {
+    "s3": {"cp", "mb", "ls"},
+    "logs": {"tail"},
+    "cloudformation": {"package", "deploy"},
+    "configure": {"get", "list"},
+}
+_GLOBAL = {"--query", "--output", "--region", "--profile", "--endpoint-url"}
+
+
+@functools.cache
+def _flags_of_aws(service: str, operation: str) -> frozenset[str]:
+    """The flags of an operation. Raises LookupError where the service has no such operation."""
+    model = botocore.session.get_session().get_service_model(service)
+    names = {xform_name(name, "-"): name for name in model.operation_names}
+    shape = model.operation_model(names[operation]).input_shape
+    flags = {f"--{xform_name(name, '-')}" for name in (shape.members if shape else ())}
+    return frozenset(flags | {flag.replace("--", "--no-", 1) for flag in flags} | _GLOBAL)
+
+
+def _unknown_to_aws(line: str) -> Iterator[str]:
+    """The words of a line that the AWS CLI does not know."""
+    for command in re.findall(r"(?:^|[\s(;|])aws ([a-z0-9]+(?: [^;|)#]*)?)", line):
+        words = command.split()
+        if len(words) < 2 or words[1] in _CUSTOM.get(words[0], ()) or words[1].startswith("$"):
+            continue
+        if words[1] == "wait":
+            continue
+        try:
+            known = _flags_of_aws(words[0], words[1])
+        except (LookupError, UnknownServiceError):
+            yield f"{words[0]} {words[1]}"
+            continue
+        flags = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+        yield from sorted(flags - known)
+
+
+@each_document
+def test_docs_aws_commands_and_their_flags_exist(document: Path) -> None:
+    unknown = {line: list(_unknown_to_aws(line)) for line in block_lines(document)}
+    assert {line: words for line, words in unknown.items() if words} == {}
+
+
+def test_docs_an_unknown_command_of_aws_is_an_error() -> None:
+    assert list(_unknown_to_aws("aws ssm put-parameter --tier x --name y")) == []
+    assert list(_unknown_to_aws("aws ssm put-parameters --name y")) == ["ssm put-parameters"]
+    assert list(_unknown_to_aws("x=$(aws ssm put-parameter --nme y)")) == ["--nme"]
+
+
+# -- the command
+
 
 def test_docs_command_lines_parse() -> None:
     """Lines of blocks are typed as they are; code in a sentence may also name a command or
@@ -73,13 +140,8 @@ def test_docs_command_lines_parse() -> None:
     typed = 0
     wrong = []
     for document in DOCS:
-        text = document.read_text("utf-8")
-        blocks = [
-            line
-            for block in FENCE.findall(text)
-            for line in block.replace("\\\n", " ").splitlines()
-        ]
-        spans = [each for each in SPAN.findall(FENCE.sub("", text)) if "…" not in each]
+        blocks = block_lines(document)
+        spans = [each for each in SPAN.findall(prose(document)) if "…" not in each]
         for lines, may_be_mention in ((blocks, False), (spans, True)):
             for words in command_lines(lines):
                 typed += not may_be_mention

@@ -27,6 +27,7 @@ import msgspec
 from chalicelib.cli.arguments import add_cluster_arguments
 from chalicelib.cli.deployment_settings import settings_of
 from chalicelib.cli.doctor.finding import DoctorContext, Severity
+from chalicelib.cli.first_pass import LONGEST, PassWatch
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.migrate.machines_on_their_way import asked_for, on_their_way, sentence
 from chalicelib.cli.output import emit, warn
@@ -53,9 +54,14 @@ _LONGEST_REASON = 500
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add FILE, --dry-run and --table."""
+    """Add FILE, --dry-run, --wait and --table."""
     parser.add_argument("file", metavar="FILE", help="policy document, or - for standard input")
     parser.add_argument("--dry-run", action="store_true", help="show the difference, store nothing")
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help=f"wait for the next pass, for {LONGEST:.0f} s at most, and say how long it took",
+    )
     add_gate_arguments(parser)
     add_table_argument(parser)
 
@@ -91,7 +97,8 @@ def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Store the policy. Returns 0 if it is now in force, or already was."""
+    """Store the policy. Returns 0 if it is now in force, or already was; with --wait 1 where no
+    pass makes a decision in time."""
     text = read_document(args.file)
     try:
         store = open_store(args)
@@ -105,6 +112,7 @@ def run(args: argparse.Namespace) -> int:
     for warning in warnings:
         warn(warning)
     name = policy.name
+    watch = _watch(args, store, policy)
     current = store.policies.current(name)
     before, diff = current.version if current else 0, ""
     if current is not None and current.digest == digest(text):
@@ -126,8 +134,23 @@ def run(args: argparse.Namespace) -> int:
         {"diff": diff} if args.dry_run else {}
     )
     line = f"{name}: {result}, version {version}"
-    emit(args.output, data, lambda: [f"{line}\n{diff}" if diff else line])
-    return 0
+    if watch is None:
+        emit(args.output, data, lambda: [f"{line}\n{diff}" if diff else line])
+        return 0
+    [first] = watch.passes()
+    data["firstPass"] = {"seconds": first.seconds, "failure": first.failure}
+    emit(args.output, data, lambda: [f"{line}\n{first.line()}"])
+    return 0 if first.succeeded else 1
+
+
+def _watch(args: argparse.Namespace, store: Store, policy: Policy) -> PassWatch | None:
+    """Return the watch for --wait, from before the policy is stored; None where nothing is awaited.
+    Raises BadInput for a policy under which no pass is made."""
+    if not args.wait or args.dry_run:
+        return None
+    if not permitted(policy).plan:
+        raise BadInput("--wait", f"{policy.name} has no passes in mode off", "leave --wait out")
+    return PassWatch(store, (policy.name,), time.time, time.sleep)
 
 
 def put_in_force(args: argparse.Namespace, store: Store, text: str, place: str) -> None:

@@ -59,7 +59,10 @@ STARTS = {
         ("region", "nodes"), "Region and one scaling group, such as cn-hangzhou 1:10:asg-…"
     ),
     "clusterapi": ProviderStart(
-        ("clusterName",), "Name of Cluster API's Cluster", credentials=False, priced=False
+        ("clusterName",),
+        "Cluster API's Cluster with its namespace, such as default/prod",
+        credentials=False,
+        priced=False,
     ),
     "cherryservers": ProviderStart(
         ("clusterName", "nodes"),
@@ -156,6 +159,7 @@ def document(answers: dict[str, str], secret_store: str) -> str:
     name, provider = answers["name"], answers["provider"]
     start, prefix = STARTS[provider], SECRET_STORES[secret_store] + answers["secret_prefix"]
     settings: dict[str, Any] = dict(zip(start.keys, answers["location"].split(), strict=True))
+    settings |= _in_namespace(settings.get("clusterName", "")) if provider == "clusterapi" else {}
     if start.credentials:
         settings["credentialsSecret"] = f"{prefix}{name}/{provider}"
     settings |= {key: f"{prefix}{name}/{provider}{suffix}" for key, suffix in start.more}
@@ -176,6 +180,13 @@ def document(answers: dict[str, str], secret_store: str) -> str:
     text += _LIFECYCLE + (_SPOT if PROVIDERS[provider].spot else "")
     load_document(text, "the new policy")
     return text
+
+
+def _in_namespace(cluster: str) -> dict[str, str]:
+    """Return the settings of a Cluster given as namespace/name, whose objects a role of that
+    namespace may read. Without a namespace all of them are read, which takes a role for all."""
+    namespace, slash, name = cluster.partition("/")
+    return {"namespace": namespace, "clusterName": name} if slash else {}
 
 
 def _secrets(text: str) -> list[str]:

@@ -4,15 +4,19 @@ credentials, checks it, or removes it."""
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from chalicelib.model.errors import OutscalerError
+from chalicelib.cli.first_pass import LONGEST, report
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.resource_names import state_table_of
+from chalicelib.reasons.words import some
 from infra.aws.deploy import undeploy
 from infra.aws.deploy.account_settings import shown
 from infra.aws.deploy.gateway import readers_key
@@ -39,6 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="undeploy: delete the tables too, with all they hold",
     )
+    parser.add_argument(
+        "--package",
+        type=Path,
+        metavar="ZIP",
+        help="deploy: the functions' zip, such as that of a release; it is not built then",
+    )
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="deploy: do not wait for the first pass of the clusters",
+    )
     given = parser.parse_args(arguments)
     try:
         session = boto3.Session()
@@ -54,17 +69,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _deploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
-    """run all steps, then print the addresses and what to do next"""
-    del given
+    """run all steps, wait for the first pass, then print the addresses and what to do next"""
+    if given.package and not given.package.is_file():
+        raise BadInput("--package", f"{given.package} is no file", "give the zip of a release")
     made = Deployment(stage, session, _say)
-    wrong = made.deploy()
+    wrong = made.deploy(given.package)
     for setting in wrong:
         _say(
             f"not as it should be: {setting.place} is {shown(setting.found)}, not "
             f"{shown(setting.wanted)}"
         )
     _tell(stage, made, session)
+    clusters = made.clusters()
+    if clusters and not given.no_wait:
+        _await_passes(made, clusters)
+    _tell_next(stage, clusters)
     return 1 if wrong else 0
+
+
+def _await_passes(made: Deployment, clusters: Sequence[str]) -> None:
+    """Say how long the first pass takes. The deployment is complete, so nothing here makes it
+    fail."""
+    stopped = sorted({"tick", "reconcile"} & made.stopped)
+    if stopped:
+        _say(f"no pass is awaited: {' and '.join(stopped)} stopped (concurrency 0)")
+        return
+    _say(f"waiting for the first pass of {some(clusters)}, for {LONGEST:.0f} s at most")
+    try:
+        lines = report(made.first_passes(clusters))
+    except (OutscalerError, BotoCoreError, ClientError) as error:
+        lines = [f"whether there was a pass cannot be read ({str(error)[:_LONGEST]})"]
+    except KeyboardInterrupt:
+        lines = ["not waited for; the deployment is complete"]
+    for line in lines:
+        _say(line)
 
 
 def _check(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
@@ -124,7 +162,6 @@ def _sure(stage: Stage, doomed: Sequence[str]) -> bool:
 
 def _tell(stage: Stage, made: Deployment, session: boto3.Session) -> None:
     key = readers_key(stage, session.client("apigateway"))
-    prefix = stage.config["environment_variables"]["OUTSCALER_SECRET_PREFIX"]
     _say("")
     _say(f"stage    {stage.name} in account {stage.account}, {stage.region}")
     _say(f"table    {state_table_of(stage.prefix)}")
@@ -132,13 +169,26 @@ def _tell(stage: Stage, made: Deployment, session: boto3.Session) -> None:
     if key:
         _say(f"readers  aws apigateway get-api-key --include-value --api-key {key}")
     _say("")
-    _say("next, for each cluster (docs/deploy.md):")
-    _say("  kubectl apply -f infra/kubernetes/rbac-workload.yaml")
+
+
+def _tell_next(stage: Stage, clusters: Sequence[str]) -> None:
+    """Print the commands that follow. clusters: those with passes."""
+    prefix = stage.config["environment_variables"]["OUTSCALER_SECRET_PREFIX"]
+    command = "outscaler" if shutil.which("outscaler") else ".venv/bin/outscaler"
     store = "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering"
-    _say(f"  {store} --name /{prefix}NAME/kubeconfig --value file://kubeconfig")
-    _say(f"  export OUTSCALER_PREFIX={stage.prefix}")
-    _say("  .venv/bin/outscaler apply policy.yaml        # mode: shadow plans and touches nothing")
-    _say("  .venv/bin/outscaler history NAME")
+    first = (
+        f"{command} init NAME.yaml --name NAME",
+        f"{command} manifests rbac token | kubectl apply -f -",
+        f"{command} kubeconfig > kubeconfig",
+        f"{store} --name /{prefix}NAME/kubeconfig --value file://kubeconfig",
+        f"{command} doctor --policy NAME.yaml --kubeconfig kubeconfig",
+        f"{command} apply NAME.yaml --wait",
+    )
+    _say(f"next{'' if clusters else ', for a cluster NAME'} (docs/start.md):")
+    _say(f"  {command} login {stage.name}")
+    for line in () if clusters else first:
+        _say(f"  {line}")
+    _say(f"  {command} get")
 
 
 def _say(line: str) -> None:

@@ -107,7 +107,7 @@ def load(name: str, root: Path = ROOT) -> Stage:
         options = msgspec.convert(stages[name].get("outscaler", {}), Options)
     except msgspec.ValidationError as error:
         raise BadInput(
-            f"{place}.outscaler", str(error), "see docs/deploy.md, Settings of a stage"
+            f"{place}.outscaler", str(error), "see docs/deploy.md#stage-settings"
         ) from None
     return Stage(name, prefix, stages[name], options)
 

@@ -8,13 +8,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from chalicelib.cli.first_pass import FirstPass, PassWatch
+from chalicelib.model.errors import InputErrors
 from chalicelib.model.resource_names import state_table_of
+from chalicelib.policy.load import load
 from chalicelib.runtime.messages import PROVIDERS
+from chalicelib.runtime.mode_guard import permitted
 from chalicelib.store import Store
 from infra.aws.deploy import (
     account_settings,
@@ -41,12 +45,14 @@ _REUSED = "Reusing existing deployment package"
 
 
 class Deployment:
-    """Deploys one stage to an account. session: of boto3. say: prints a progress line."""
+    """Deploys one stage to an account. session: of boto3. say: prints a progress line.
+    stopped: the functions whose concurrency a person has set to 0."""
 
     def __init__(self, stage: Stage, session: Any, say: Say, sleep: Sleep = time.sleep) -> None:
         self.stage, self._session, self._say, self._sleep = stage, session, say, sleep
         self.folder = ROOT / BUILT / stage.name
         self.api = ""
+        self.stopped: frozenset[str] = frozenset()
 
     def deploy(self, built: Path | None = None) -> list[Setting]:
         """Run all steps and return the settings that are still wrong. built: a prebuilt
@@ -123,10 +129,10 @@ class Deployment:
 
     def _project(self, folder: Path, zipped: Path) -> Graph:
         graph = project.copied(self.stage, folder)
-        stopped = self._stopped(graph)
-        if stopped:
-            self._say(f"  stays stopped (concurrency 0): {', '.join(sorted(stopped))}")
-            graph = project.copied(self.stage, folder, stopped)
+        self.stopped = self._stopped(graph)
+        if self.stopped:
+            self._say(f"  stays stopped (concurrency 0): {', '.join(sorted(self.stopped))}")
+            graph = project.copied(self.stage, folder, self.stopped)
         return self._around(graph, folder, zipped)
 
     def _around(self, graph: Graph, folder: Path, zipped: Path) -> Graph:
@@ -198,13 +204,36 @@ class Deployment:
         )
 
     def _in_use(self) -> frozenset[str]:
-        store = Store(
+        policies = self._store().policies.all_current()
+        used = providers_in_use(self.stage, [one.text for one in policies])
+        return used & frozenset(PROVIDERS)
+
+    def _store(self) -> Store:
+        return Store(
             state_table_of(self.stage.prefix),
             clock=time.time,
             client=self._session.client("dynamodb"),
         )
-        used = providers_in_use(self.stage, [one.text for one in store.policies.all_current()])
-        return used & frozenset(PROVIDERS)
+
+    def clusters(self) -> list[str]:
+        """Return the clusters whose policies let passes plan. A policy that this release cannot
+        read is reported, and its cluster left out."""
+        names = []
+        for stored in self._store().policies.all_current():
+            try:
+                policy, _ = load(stored.text, place=stored.name)
+            except InputErrors as error:
+                self._say(f"{stored.name}: its policy cannot be read, so it has no pass: {error}")
+                continue
+            if permitted(policy).plan:
+                names.append(policy.name)
+        return names
+
+    def first_passes(self, clusters: Sequence[str]) -> list[FirstPass]:
+        """Wait, for a bounded time, for the next pass of each of these clusters. Raises
+        StoreError."""
+        watch = PassWatch(self._store(), clusters, time.monotonic, self._sleep)
+        return list(watch.passes())
 
 
 def graph_only(stage: Stage) -> Graph:

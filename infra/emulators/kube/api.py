@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from infra.emulators.kube import crds, disruption, resources, status
+from infra.emulators.kube import crds, disruption, openapi, resources, status
 from infra.emulators.kube.auth import ANONYMOUS, KubeAuthority, RbacRule, User
 from infra.emulators.kube.faults import Faults, KubeFault, edited
 from infra.emulators.kube.listing import (
@@ -147,6 +147,8 @@ class Api:
             document = resources.group_list(registry)
         elif len(parts) == 2 and parts[0] == "apis":
             document = resources.group(registry, parts[1])
+        elif parts[0] == "openapi":
+            document = openapi.document(registry, parts)
         elif request.route is not None:
             document = resources.resource_list(registry, request.route.group, request.route.version)
         return answer(200, document) if document is not None else _not_served()

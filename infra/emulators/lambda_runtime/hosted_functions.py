@@ -9,8 +9,10 @@ calls are checked as well.
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -203,8 +205,10 @@ class Hosted:
         ]
         try:
             if name not in self._logged:
-                logs.create_log_stream(logGroupName=group, logStreamName="local")
                 self._logged.add(name)
+                # a deployment before this one may have made it
+                with suppress(logs.exceptions.ResourceAlreadyExistsException):
+                    logs.create_log_stream(logGroupName=group, logStreamName="local")
             if lines:
                 logs.put_log_events(
                     logGroupName=group, logStreamName="local", logEvents=lines[:1000]
@@ -236,4 +240,6 @@ def _statements(iam: Any, role: str) -> tuple[Statement, ...]:
         iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
         for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
     )
-    return tuple(statement for document in read for statement in literal_statements(document))
+    # moto keeps the documents of CloudFormation's roles as Python's text of them
+    documents = (ast.literal_eval(given) if isinstance(given, str) else given for given in read)
+    return tuple(statement for given in documents for statement in literal_statements(given))
