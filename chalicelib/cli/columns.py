@@ -25,6 +25,7 @@ from chalicelib.views.cluster_view import (
     PodView,
     SpotView,
     as_json,
+    cause_data,
     coded,
     instant,
 )
@@ -41,7 +42,6 @@ from chalicelib.views.rows import (
     short_name,
 )
 
-_REASONS_SHOWN = 3  # groups whose reasons a line of a pod shows
 _STYLES = {Tone.OK: "", Tone.INFO: "green", Tone.WARN: "yellow", Tone.BAD: "red"}
 _WITH_DETAIL = (HealthState.NOT_READ, HealthState.NO_PASSES, HealthState.PASSES_FAIL)
 """States of which no other column or line says the cause."""
@@ -396,6 +396,8 @@ def _pod_data(pod: WaitingPod) -> dict[str, Any]:
         data["reasons"] = {
             group: [coded(reason) for reason in reasons] for group, reasons in view.reasons.items()
         }
+    if view.no_place is not None:
+        data |= cause_data(view.no_place)
     if view.decision == "newNode":
         data["group"] = view.group
     if view.reason is not None:
@@ -415,13 +417,7 @@ def _why_pod(pod: WaitingPod) -> str:
         return f"group {names.get(view.group, view.group)} grows"
     if view.reason is not None:
         return sentence(view.reason)
-    why: list[str] = []
-    for group, reasons in view.reasons.items():
-        sentences = "; ".join(map(sentence, reasons))
-        why.append(f"{names.get(group, group)}: {sentences}")
-    shown = ", ".join(why[:_REASONS_SHOWN])
-    more = len(why) - _REASONS_SHOWN
-    return f"{shown} and {more} more groups" if more > 0 else shown
+    return view.no_place.line if view.no_place is not None else ""
 
 
 PODS = TableKind[WaitingPod](

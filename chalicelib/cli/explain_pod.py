@@ -15,9 +15,10 @@ from chalicelib.cli.plan_document import fields, sureness
 from chalicelib.cli.plan_output import by_pod, competing
 from chalicelib.model.plan import Plan, PodPlacement, Removal, UnschedulablePods
 from chalicelib.model.pod import Pod, PodClass
+from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import sentence, text
 from chalicelib.reasons.words import counted
-from chalicelib.views.cluster_view import coded
+from chalicelib.views.cluster_view import cause_data, coded
 
 
 class PodPart(msgspec.Struct, frozen=True):
@@ -209,7 +210,7 @@ def _unschedulable(plan: Plan, unschedulable: UnschedulablePods, subject: str) -
         by_reason.setdefault(sentences(reasons), []).append(group)
     alike = len(unschedulable.pods) - 1
     others = f", like {counted(alike, 'other')} of its class" if alike else ""
-    why = "" if unschedulable.reasons else ": there are no node groups"
+    why = no_place(unschedulable)
     by_group = unschedulable.reasons.items()
     skipped: dict[str, dict[str, Any]] = {}
     for verdict in plan.groups:
@@ -218,13 +219,14 @@ def _unschedulable(plan: Plan, unschedulable: UnschedulablePods, subject: str) -
     data = {
         "verdict": "unschedulable",
         "alike": len(unschedulable.pods),
+        **cause_data(why),
         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in by_group},
         "details": {group: [coded(reason) for reason in reasons] for group, reasons in by_group},
         "skipped": skipped,
         "nodes": unschedulable.nodes,
         "against": {text(reason): count for reason, count in unschedulable.against},
     }
-    groups = tuple((", ".join(groups), why) for why, groups in by_reason.items())
+    groups = tuple((", ".join(groups), reason) for reason, groups in by_reason.items())
     nodes = tuple(
         (f"{count} of {unschedulable.nodes}", text(reason))
         for reason, count in unschedulable.against
@@ -233,4 +235,4 @@ def _unschedulable(plan: Plan, unschedulable: UnschedulablePods, subject: str) -
         Table(("group", "why not"), groups, title="Node groups"),
         Table(("nodes", "why not"), nodes, title="Existing nodes after the other placements"),
     )
-    return PodPart(f"{subject} has no place{others}{why}.", data, tables)
+    return PodPart(f"{subject} has no place{others}: {why.line}.", data, tables)

@@ -42,7 +42,9 @@ from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
 from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import sentence, text
+from chalicelib.views.cluster_view import cause_data
 from chalicelib.views.lifecycle import verdict_data
 
 
@@ -129,8 +131,10 @@ def _fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInf
 
 def _unschedulable(pods: UnschedulablePods) -> dict[str, Any]:
     by_group = pods.reasons.items()
+    why = no_place(pods)
     return {
         "pods": pods.pods,
+        **cause_data(why),
         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in by_group},
         "details": {group: [sentence(reason) for reason in reasons] for group, reasons in by_group},
         "nodes": pods.nodes,

@@ -26,7 +26,8 @@ from chalicelib.model.plan import (
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
-from chalicelib.reasons.text import lasting_first, sentence, text
+from chalicelib.reasons.no_place import no_place
+from chalicelib.reasons.text import sentence, text
 from chalicelib.reasons.words import counted, some
 from chalicelib.views import consolidation as consolidation_view
 from chalicelib.views import lifecycle as lifecycle_view
@@ -69,7 +70,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
             ("group", "new node", "pods per node", "pods"),
             rows_of_new(plan),
         ),
-        ("Pods without a place", ("pods", "group", "why"), _unschedulable_rows(plan)),
+        ("Pods without a place", ("pods", "why"), _unschedulable_rows(plan)),
         (
             "Pods that fit on existing or upcoming nodes",
             ("node", "pods", "which"),
@@ -170,9 +171,9 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     """Return the plan in one paragraph. It starts with the providers that were not read."""
     helped = sum(len(up.pods) for up in plan.scale_ups)
     fitting = len(plan.fits_existing)
-    no_place = sum(len(verdict.pods) for verdict in plan.unschedulable)
+    unplaced = sum(len(verdict.pods) for verdict in plan.unschedulable)
     ignored = sum(len(item.pods) for item in plan.ignored)
-    pending = counted(helped + no_place + fitting, "pending pod")
+    pending = counted(helped + unplaced + fitting, "pending pod")
     new_nodes = sum(up.to_size - up.from_size for up in plan.scale_ups)
     growth = f"{counted(new_nodes, 'node')} in {counted(len(plan.scale_ups), 'group')}"
     unneeded = sum(removal.reason is DisruptionReason.UNNEEDED for removal in plan.removals)
@@ -180,7 +181,7 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     lines.append(f"Cluster {plan.cluster} at {format_time(plan.at)}: {_nodes(plan)}, {pending}.")
     lines.append(
         f"Scale up by {growth} for {_all_causes(plan, helped)}; "
-        f"{_counted(no_place, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on "
+        f"{_counted(unplaced, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on "
         f"existing nodes, {_counted(ignored, 'is', 'are')} ignored."
     )
     lines.append(f"Remove {unneeded} of {counted(len(plan.unneeded), 'unneeded node')}.")
@@ -257,20 +258,14 @@ def _option(verdict: GroupVerdict, *, has_grown: bool) -> str:
 
 
 def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
-    """Return one row per distinct reason of a pod class; groups with the
-    same reasons share a row."""
+    """Return the cause for each pod class, by the nearest groups, and a row that counts the
+    others; `outscaler explain pod` and the JSON have all of them."""
     rows: list[tuple[str, ...]] = []
     for verdict in plan.unschedulable:
-        by_reason: dict[str, list[str]] = {}
-        for group, reasons in verdict.reasons.items():
-            why = "; ".join(map(sentence, lasting_first(reasons)))
-            by_reason.setdefault(why, []).append(group)
-        pods = some(verdict.pods)
-        for why, groups in by_reason.items():
-            rows.append((pods, ", ".join(groups), why))
-            pods = ""
-        if not by_reason:
-            rows.append((pods, "-", "there are no node groups"))
+        why = no_place(verdict)
+        rows.append((some(verdict.pods), why.cause))
+        if why.others:
+            rows.append(("", why.others))
     return rows
 
 

@@ -276,7 +276,7 @@ def pods(cluster: StoredCluster) -> Listing:
     not considered, and why."""
     plan = cluster.required().plan
     names = {row.group: row.name for row in cluster.groups}
-    waiting = [WaitingPod(view, names) for view in views.pod_views(plan)]
+    waiting = [WaitingPod(view, names) for view in views.pod_views(plan, names)]
     return _of_decision(PODS, waiting, cluster, "pods")
 
 

@@ -79,8 +79,8 @@ def clusters(runtime: Runtime) -> HttpResponse:
 
 
 def cluster(name: str, runtime: Runtime) -> HttpResponse:
-    """Handle GET /clusters/{name}: its summary and policy, groups, nodes, the cost, open
-    operations, cooldowns, circuit breaker, nodes with timers."""
+    """Handle GET /clusters/{name}: its summary and policy, groups, nodes, pods without a place, the
+    cost, open operations, cooldowns, circuit breaker, nodes with timers."""
     refuse_newer_schema(runtime)
     stored = _stored(name, runtime)
     now = runtime.clock()
@@ -263,7 +263,8 @@ def _tables(
     name: str, memory: Memory, now: float, pauses: tuple[Pause, ...], runtime: Runtime
 ) -> tuple[dict[str, Any], tuple[GroupRow, ...]]:
     """Return the rows of groups and nodes, what is remembered of a group, and what the last
-    decision and the last pass say of both; and the cost. The second value is the decided groups."""
+    decision and the last pass say of both; why pods have no place; and the cost. The second value
+    is the decided groups."""
     # Every function imports this module, and none but this one needs the rows.
     from chalicelib.journal.journal import DecisionUnreadable, last_decision
     from chalicelib.views.cost_view import cost_view
@@ -290,7 +291,9 @@ def _tables(
     nodes = [node_data(row) for row in node_rows(plan, overview, rows, memory, entries)]
     cost = as_json(cost_view(overview.bill, plan)) if overview.bill is not None else None
     decided = rows if plan is not None else ()
-    return {"groups": groups, "nodes": nodes, "cost": cost}, decided
+    unschedulable = views.no_place_data(plan) if plan is not None else []
+    tables = {"groups": groups, "nodes": nodes, "unschedulable": unschedulable, "cost": cost}
+    return tables, decided
 
 
 def _remembered(view: views.GroupView, now: float) -> dict[str, Any]:

@@ -8,7 +8,6 @@ so this module keeps no state.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
@@ -28,7 +27,7 @@ from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import ReplacementState
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import REPLACES, OperationKind, OperationSpec
-from chalicelib.model.plan import Plan, Removal, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
+from chalicelib.model.plan import Plan, Removal, Repair, RuleVerdict, TaintUpdate
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
@@ -38,7 +37,8 @@ from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.timeouts import leaving_time
-from chalicelib.reasons.text import disruption_words, sentence, text
+from chalicelib.reasons.no_place import no_place
+from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.reasons.words import counted, some
 from chalicelib.views.consolidation import action, worth
 
@@ -297,33 +297,11 @@ def _priorities(fact: str, facts: PassFacts) -> Iterator[Event]:
 
 
 def _pods_without_node(fact: str, facts: PassFacts) -> Iterator[Event]:
-    """Report pods that get no new node, in upstream's words; pods that fit on an
-    existing node need none."""
+    """Report pods that get no new node, and why; pods that fit on an existing node need none."""
     uids = {pod.key: pod.uid for pod in facts.snapshot.pods if not pod.node}
     for verdict in facts.plan.unschedulable:
-        message = _not_triggered(verdict)
+        message = f"pod didn't trigger scale-up: {no_place(verdict).line}"
         yield from about_pods(fact, verdict.pods, "NotTriggerScaleUp", message, uids=uids)
-
-
-def _not_triggered(unschedulable: UnschedulablePods) -> str:
-    """Return how many groups have which reason, the most frequent first, equally frequent ones by
-    their text (docs/events.md "Published events"). A reason that a group has several
-    times counts once for it. Where all say that the cluster is full, only that is reported."""
-    by_group = [
-        {reason.key: reason for reason in reasons}.values()
-        for reasons in unschedulable.reasons.values()
-    ]
-    codes = {reason.code for reasons in by_group for reason in reasons}
-    if codes == {ReasonCode.MAX_NODES_TOTAL} and all(by_group):
-        return text(next(iter(by_group[0])))
-    groups: Counter[str] = Counter()
-    for reasons in by_group:
-        groups.update({text(reason) for reason in reasons})
-    if not groups:
-        return "pod didn't trigger scale-up"
-    ranked = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
-    parts = [f"{count} {message}" for message, count in ranked]
-    return f"pod didn't trigger scale-up: {', '.join(parts)}"
 
 
 # -- scaling rules: an event is posted on the object that contains the rule, so that its author sees
@@ -678,8 +656,8 @@ FACTS: tuple[PassEvent, ...] = (
         on="pod",
         reason="`NotTriggerScaleUp`",
         message=(
-            "`pod didn't trigger scale-up: n reason, m reason`, or `max total nodes in cluster "
-            "reached`"
+            "`pod didn't trigger scale-up: GROUP: reason; n other groups: labels m, …`, the "
+            "[nearest group](reference/scale-up.md#nearest-group) first"
         ),
     ),
 )

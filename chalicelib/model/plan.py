@@ -55,15 +55,18 @@ class PodPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Unplaced pods of one class, with the reasons per group. nodes: number of existing nodes;
-    against: how many of these each scheduler predicate rejects, in the scheduler's way of counting.
-    one_place_among: the pods of the plan whose places these may get instead, if there are any."""
+    """Unplaced pods of one class, with the reasons per group: those groups first in whose way the
+    least stands (reasons/no_place.py). nodes: number of existing nodes; against: how many of these
+    each scheduler predicate rejects, in the scheduler's way of counting. one_place_among: the pods
+    of the plan whose places these may get instead, if there are any. nearest: the number of groups
+    at the beginning of `reasons` that are equally near; 0 in plans of earlier releases."""
 
     pods: tuple[str, ...]
     reasons: dict[str, tuple[Reason, ...]] = {}
     nodes: int = 0
     against: tuple[tuple[Reason, int], ...] = ()
     one_place_among: Contest | None = None
+    nearest: int = 0
 
 
 class IgnoredPods(msgspec.Struct, frozen=True, omit_defaults=True):

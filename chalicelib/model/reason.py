@@ -20,9 +20,10 @@ class ReasonRow(msgspec.Struct, frozen=True):
 
     code: str
 
-    # texts; the first two name parameters in braces (reasons/text.py)
+    # texts; the first three name parameters in braces (reasons/text.py)
     words: str  # what scripts rely on
     detail: str = ""  # the numbers behind it, shown in brackets
+    tally: str = ""  # what node groups are counted as that take no pods for it
     tile: str = ""  # what nodes are that stay for it, on a cluster's page
     need: str = ""  # what is the matter with the node that it is a note on, on a cluster's page
     need_ends: bool = False  # that ends by itself, and nobody has to do anything
@@ -61,35 +62,41 @@ class ReasonCode(StrEnum):
     NODE_NAME = ReasonRow(
         "NodeName",
         "node(s) didn't match the requested node name",
+        tally="node name",
         meaning="reserved; not used in this version",
     )
     UNSCHEDULABLE_NODE = ReasonRow(
         "NodeUnschedulable",
         "node(s) were unschedulable",
+        tally="cordoned",
         meaning="the node is cordoned",
     )
     UNTOLERATED_TAINT = ReasonRow(
         "UntoleratedTaint",
         "node(s) had untolerated taint(s)",
         detail="{taint}",
+        tally="taints",
         meaning="no toleration for the taint named",
     )
     NODE_AFFINITY = ReasonRow(
         "NodeAffinity",
         "node(s) didn't match Pod's node affinity/selector",
         detail="{term}",
+        tally="labels",
         meaning="selector or required affinity does not match",
     )
     PORTS = ReasonRow(
         "NodePorts",
         "node(s) didn't have free ports for the requested pod ports",
         detail="{port}",
+        tally="host ports",
         meaning="the host port is taken",
     )
     INSUFFICIENT = ReasonRow(
         "Insufficient",
         "Insufficient {resource}",
         detail="needs {needs:amount}, template offers {offers:amount}",
+        tally="too little {resource}",
         meaning=(
             "the resource is insufficient; the text has both amounts. On an empty template: no "
             "node of this group is large enough"
@@ -99,11 +106,13 @@ class ReasonCode(StrEnum):
         "TooManyPods",
         "Too many pods",
         detail="at most {offers}",
+        tally="too many pods",
         meaning="the node's pod limit",
     )
     POD_AFFINITY = ReasonRow(
         "PodAffinity",
         "node(s) didn't match pod affinity rules",
+        tally="pod affinity",
         meaning=(
             "the required pods are not in the domain; for a new node: in no possible domain of "
             "the group"
@@ -112,17 +121,20 @@ class ReasonCode(StrEnum):
     POD_ANTI_AFFINITY = ReasonRow(
         "PodAntiAffinity",
         "node(s) didn't match pod anti-affinity rules",
+        tally="pod anti-affinity",
         meaning="the domain has pods that it excludes. By zone: every zone has one",
     )
     EXISTING_ANTI_AFFINITY = ReasonRow(
         "ExistingPodsAntiAffinity",
         "node(s) didn't satisfy existing pods anti-affinity rules",
+        tally="anti-affinity of other pods",
         meaning="an existing pod excludes it",
     )
     TOPOLOGY_SPREAD = ReasonRow(
         "PodTopologySpread",
         "node(s) didn't match pod topology spread constraints",
         detail="{key}[: skew {skew}, maxSkew {max}]",
+        tally="topology spread",
         meaning=(
             "the domain already exceeds the emptiest one; the text has key and skew. Check "
             "whether a group in the other domains may grow"
@@ -132,6 +144,7 @@ class ReasonCode(StrEnum):
         "PodTopologySpreadLabel",
         "node(s) didn't match pod topology spread constraints (missing required label)",
         detail="{key}",
+        tally="topology label",
         meaning=(
             "the node or template lacks the topology label. A provider's template may need it: "
             "see the provider's page"
@@ -140,6 +153,7 @@ class ReasonCode(StrEnum):
     DISK_CONFLICT = ReasonRow(
         "VolumeRestrictions",
         "node(s) had no available disk",
+        tally="disk in use",
         meaning="the disk is in use there",
     )
     EXCLUSIVE_CLAIM = ReasonRow(
@@ -149,12 +163,14 @@ class ReasonCode(StrEnum):
             "access mode"
         ),
         detail="{claim}",
+        tally="claim in use",
         meaning="the claim is in use by another pod, and only one may",
     )
     VOLUME_COUNT = ReasonRow(
         "MaxVolumeCount",
         "node(s) exceed max volume count",
         detail="{driver}, at most {max}",
+        tally="too many volumes",
         meaning=(
             "the CSI driver named attaches no more volumes to the node. On an empty template: "
             "the pod alone brings more than any node of this group takes"
@@ -164,18 +180,21 @@ class ReasonCode(StrEnum):
         "VolumeZone",
         "node(s) had no available volume zone",
         detail="{volume}",
+        tally="volume in another zone",
         meaning="the volume is in another zone: add a group there",
     )
     VOLUME_NODE_AFFINITY = ReasonRow(
         "VolumeNodeAffinity",
         "node(s) had volume node affinity conflict",
         detail="{volume}",
+        tally="volume elsewhere",
         meaning="the volume named cannot be used on this node",
     )
     UNBOUND_IMMEDIATE = ReasonRow(
         "UnboundImmediateClaim",
         "pod has unbound immediate PersistentVolumeClaims",
         detail="{claim}",
+        tally="unbound claim",
         meaning=(
             "the claim must be bound before the pod is scheduled: check its storage class and "
             "provisioner"
@@ -184,11 +203,13 @@ class ReasonCode(StrEnum):
     CLAIM_NOT_FOUND = ReasonRow(
         "ClaimNotFound",
         'persistentvolumeclaim "{claim}" not found',
+        tally="missing claim",
         meaning="create the claim",
     )
     VOLUME_NOT_FOUND = ReasonRow(
         "VolumeNotFound",
         'persistentvolume "{volume}" not found',
+        tally="missing volume",
         meaning=(
             "its PersistentVolume no longer exists: restore it, or delete the claim and its pod "
             "so that a new one is made"
@@ -197,12 +218,14 @@ class ReasonCode(StrEnum):
     CLAIM_BEING_DELETED = ReasonRow(
         "ClaimBeingDeleted",
         'persistentvolumeclaim "{claim}" is being deleted',
+        tally="claim being deleted",
         meaning="it is being deleted; a finalizer may delay this",
     )
     NOTHING_TO_BIND = ReasonRow(
         "NoVolumeToBind",
         "node(s) didn't find available persistent volumes to bind",
         detail="{claim}",
+        tally="no volume to bind",
         meaning=(
             "no free volume matches, and none can be provisioned there: `allowedTopologies`, or "
             "no provisioner"
@@ -212,11 +235,13 @@ class ReasonCode(StrEnum):
         "NotEnoughStorage",
         "node(s) did not have enough free storage",
         detail="{claim}",
+        tally="too little storage",
         meaning="the storage system has no capacity there, according to its own published data",
     )
     NOT_SIMULATED = ReasonRow(
         "NotSimulated",
         "NotSimulated({what})",
+        tally="not simulated",
         meaning="[not supported in this version](limits.md#missing-features)",
     )
 
@@ -225,6 +250,7 @@ class ReasonCode(StrEnum):
         "NotReadyForScaleUp",
         "not ready for scale-up",
         detail="{detail}",
+        tally="not ready",
         passes=True,
         meaning="too many of its nodes are missing, or an earlier increase is in progress",
     )
@@ -232,6 +258,7 @@ class ReasonCode(StrEnum):
         "BackOff",
         "in backoff after failed scale-up",
         detail="until {until:time}: {error}",
+        tally="in back-off",
         passes=True,
         meaning="it failed to grow; the error and the end are in the text",
     )
@@ -239,6 +266,7 @@ class ReasonCode(StrEnum):
         "MaxNodeGroupSizeReached",
         "max node group size reached",
         detail="max {max}",
+        tally="at maximum",
         at_maximum=True,
         meaning="raise `max`",
     )
@@ -246,6 +274,7 @@ class ReasonCode(StrEnum):
         "GroupUnreadable",
         "not ready for scale-up",
         detail="could not be read: {detail}",
+        tally="not read",
         passes=True,
         meaning="the provider could not read it; the cause is in the text",
     )
@@ -253,12 +282,14 @@ class ReasonCode(StrEnum):
         "NoTemplate",
         "not ready for scale-up",
         detail="no node template: {detail}",
+        tally="no template",
         meaning="its nodes are unknown: annotate their capacity, or create one node",
     )
     MAX_NODES_TOTAL = ReasonRow(
         "MaxNodesTotalReached",
         "max total nodes in cluster reached",
         detail="maxNodesTotal {max}",
+        tally="cluster at maximum",
         meaning="raise `maxNodesTotal`",
     )
     RESOURCE_LIMIT = ReasonRow(
@@ -267,6 +298,7 @@ class ReasonCode(StrEnum):
         detail=(
             "[{resources:first}: {used:whole} of {max:whole} in use, a node counts {needs:whole}]"
         ),
+        tally="cluster-wide quota",
         meaning=(
             "raise `coresTotal`, `memoryTotal` or `gpuTotal`; the text names all exhausted ones, "
             "with the figures of the first"
@@ -276,6 +308,7 @@ class ReasonCode(StrEnum):
         "NotChosen",
         "another group was chosen",
         detail="{chosen}",
+        tally="not chosen",
         passes=True,
         meaning=(
             "it would take the pod, but the expander chose another group: `NoPrice`, or no "
@@ -286,11 +319,13 @@ class ReasonCode(StrEnum):
         "AtomicScaleUpExceedsLimit",
         "atomic scale-up exceeds cluster node count limit",
         detail="{nodes} nodes, maxNodesTotal {max}",
+        tally="cluster at maximum",
         meaning="a zero-or-max group without capacity for all its nodes: raise `maxNodesTotal`",
     )
     NOT_PROMISED = ReasonRow(
         "NotPromised",
         "pods that the scheduler takes first would close its place; looked at again",
+        tally="looked at again",
         passes=True,
         meaning=(
             "a new node would take the pod only before pods that the scheduler takes first "
@@ -302,6 +337,7 @@ class ReasonCode(StrEnum):
         "MaxNodesPerScaleUp",
         "max nodes per scale-up reached",
         detail="max {max}",
+        tally="later",
         passes=True,
         meaning=(
             "the group has reached its limit for one pass (`maxNodesPerScaleup`); the rest "
@@ -312,6 +348,7 @@ class ReasonCode(StrEnum):
         "TimeBudget",
         "not looked at: time budget used up",
         detail="{seconds:duration}",
+        tally="not looked at",
         passes=True,
         meaning=(
             "the group was not evaluated, or not completely: the text names the limit "
@@ -326,6 +363,7 @@ class ReasonCode(StrEnum):
         "PoolMaxSizeReached",
         "max pool size reached",
         detail="pool {pool}, max {max}",
+        tally="pool at maximum",
         at_maximum=True,
         meaning=(
             "the groups of the vendor's pool have together reached the pool's maximum: raise it "
@@ -551,6 +589,7 @@ class ReasonCode(StrEnum):
         "NoPrice",
         "node group {group} has no price",
         detail="{detail}",
+        tally="no price",
         tile="without a price",
         advice="add its instance type or rates to spec.prices",
         meaning=(
@@ -652,6 +691,7 @@ class ReasonCode(StrEnum):
         "StorageNotKnown",
         "what a new node of group {group} offers of storage class {storage} is unknown",
         detail="{detail}[, next attempt after {until:time}]",
+        tally="storage unknown",
         meaning=(
             "the storage driver publishes capacity per node, and no node of the group has shown "
             "what a new one offers. The next attempt comes by itself "
@@ -663,6 +703,7 @@ class ReasonCode(StrEnum):
         "ZoneNotCertain",
         "a new node of group {group} may come in another zone",
         detail="zone {zone}: {detail}[, next attempt after {until:time}]",
+        tally="zone uncertain",
         meaning=(
             "the pod needs a certain zone, and a new node may come in another one. The next "
             "attempt comes by itself ([groups in several "
@@ -925,6 +966,7 @@ class ReasonCode(StrEnum):
         "Paused",
         "an operator has paused {what} (outscaler resume ends it)",
         detail="until {until:time}: {detail}",
+        tally="paused",
         advice="end the pause: outscaler resume {cluster}; it ends by itself, too",
         passes=True,
         awaited=True,
@@ -1289,6 +1331,7 @@ class ReasonCode(StrEnum):
         "RecentlyInterrupted",
         "its vendor has announced to take back a node of it (avoidAfterInterruption)",
         detail="[until {until:time}]",
+        tally="recently interrupted",
         meaning=(
             "the vendor announced within `avoidAfterInterruption` to take back a node of the "
             "group, which may still run; the group is bought only if nothing else fits"
@@ -1298,6 +1341,7 @@ class ReasonCode(StrEnum):
         "SpotShareReached",
         "it holds its share of the pool's nodes (spot.maxShare)",
         detail="{nodes} of {of}, at most {share:.0%}",
+        tally="spot share",
         tile="in a spot group with its full share",
         advice="raise spot.maxShare, or add spot groups",
         meaning="the spot group holds `maxShare` of the pool's nodes: another group is bought",
@@ -1306,6 +1350,7 @@ class ReasonCode(StrEnum):
         "OnDemandBase",
         "so many nodes of the pool stay on demand (spot.onDemandBase)",
         detail="{base}",
+        tally="on-demand base",
         tile="that stay on demand",
         advice="lower spot.onDemandBase",
         meaning="`onDemandBase` nodes of the pool stay on demand",

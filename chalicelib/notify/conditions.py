@@ -24,6 +24,7 @@ from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import counted, some
 from chalicelib.store.leases import ScanState
@@ -235,8 +236,8 @@ def _pods_unhelped(facts: ClusterFacts) -> Iterator[NoticeCondition]:
         counts[name] += len(verdict.pods)
         examples.setdefault(name, verdict)
     for name, count in counts.most_common(CLASSES):
-        pods, reasons = examples[name].pods, sorted(examples[name].reasons.items())
-        why = next((sentence(causes[0]) for _, causes in reasons if causes), "no node group")
+        pods = examples[name].pods
+        why = no_place(examples[name]).line
         yield NoticeCondition(
             "pods.unhelped",
             f"pods.unhelped/{name}",

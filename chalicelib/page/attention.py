@@ -8,7 +8,6 @@ template shows as times.
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -17,11 +16,11 @@ from chalicelib.model.health import HealthState
 from chalicelib.model.memory import ReplacementState
 from chalicelib.model.operation import REPLACES, Operation, OperationKind
 from chalicelib.model.pause import Pause, PausedPart
-from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails
-from chalicelib.reasons.text import disruption_words, lasting_first, sentence
+from chalicelib.reasons.no_place import no_place
+from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.reasons.words import counted, money
 from chalicelib.views.cluster_view import ClusterStatus
 from chalicelib.views.consolidation import (
@@ -191,7 +190,7 @@ def _of_pods(details: ClusterDetails) -> list[Need]:
         first = verdict.pods[0]
         more = len(verdict.pods) - 1
         note = f"and {counted(more, 'pod')} like it" if more else ""
-        text = pods_reason(verdict.reasons, verdict.against)
+        text = no_place(verdict, details.names).line
         command = _explain(details, "pod", first)
         listed.append(Need(first, text, note, page="pods", command=command))
     more_kinds = len(rows) - LISTED
@@ -316,42 +315,6 @@ def healing(details: ClusterDetails, now: float) -> list[Need]:
     if more > 0:
         listed.append(Need(counted(more, "more group"), "tried again later, too", page="groups"))
     return [*listed, *_of_nodes(details, now, ends=True)]
-
-
-# -- why pods wait
-
-
-def pods_reason(
-    reasons: Mapping[str, Sequence[Reason]], against: Sequence[tuple[Reason, int]] = ()
-) -> str:
-    """Return in one sentence why pods get no node. reasons: by group. against: how many existing
-    nodes each reason excludes, which counts where there is no group."""
-    main = [lasting_first(of_group)[0] for of_group in reasons.values() if of_group]
-    if not main:
-        nodes = [f"{sentence(reason)} ({counted(count, 'node')})" for reason, count in against[:3]]
-        if not nodes:
-            return "no node group could help"
-        return f"no node group could help: {'; '.join(nodes)}"
-    codes = {(reason.code, reason.params.get("resource")) for reason in main}
-    if len(codes) == 1 and main[0].code is ReasonCode.INSUFFICIENT:
-        resource = str(main[0].params.get("resource", ""))
-        needed = _amount(resource, max(_number(reason, "needs") for reason in main))
-        largest = _amount(resource, max(_number(reason, "offers") for reason in main))
-        return f"asks for {needed} {resource}; the largest machine of any group offers {largest}"
-    groups = Counter(sentence(reason) for reason in main).most_common(3)
-    if len(groups) == 1:
-        return groups[0][0]
-    return "; ".join(f"{text} ({counted(count, 'group')})" for text, count in groups)
-
-
-def _number(reason: Reason, name: str) -> int:
-    value = reason.params.get(name, 0)
-    return int(value) if isinstance(value, int | float) else 0
-
-
-def _amount(resource: str, amount: int) -> str:
-    # Cores are what people compare: 7.75, not 7750m.
-    return f"{amount / 1000:g}" if resource == "cpu" else format_amount(resource, amount)
 
 
 # -- what is under way

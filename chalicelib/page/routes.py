@@ -23,9 +23,9 @@ from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.timestamps import parse_time
 from chalicelib.page import charts, timeline, views
 from chalicelib.page.assets import YEAR, asset
-from chalicelib.page.attention import pods_reason
 from chalicelib.page.cluster_data import HISTORY, LONG_HISTORY, ClusterDetails, details, summaries
 from chalicelib.page.render import SECURITY_HEADERS, Links, render
+from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import lasting_first
 from chalicelib.runtime.messages import cluster_name_ok
 from chalicelib.views.cluster_view import exact
@@ -327,8 +327,7 @@ def _decision(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "event": timeline.event_of(entry, cluster.names),
         "plan": plan,
         "pods": [
-            (verdict.pods, pods_reason(verdict.reasons, verdict.against))
-            for verdict in unschedulable
+            (verdict.pods, no_place(verdict, cluster.names).line) for verdict in unschedulable
         ],
         "stays": views.stays(plan) if plan is not None else [],
         "replay": shlex.join(("outscaler", "replay", entry.plan, "--cluster", name)),

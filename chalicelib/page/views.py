@@ -17,10 +17,11 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Move, Plan
 from chalicelib.model.reason import Reason
 from chalicelib.page import charts
-from chalicelib.page.attention import healing, needs, paused, pods_reason, under_way
+from chalicelib.page.attention import healing, needs, paused, under_way
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
+from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import counted
 from chalicelib.store.gauge_ring import EVERY, GaugePoint
@@ -358,7 +359,7 @@ def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
     plan = details.plan
     rows = []
     for verdict in plan.unschedulable:
-        reason = pods_reason(verdict.reasons, verdict.against)
+        reason = no_place(verdict, details.names).line
         rows.append(_waiting(verdict.pods, "unschedulable", reason, details, verdict.reasons))
     for up in plan.scale_ups:
         reason = f"{details.name_of(up.group)} grows for them"
@@ -384,12 +385,7 @@ def _waiting(
     details: ClusterDetails,
     reasons: Mapping[str, tuple[Reason, ...]] = MappingProxyType({}),
 ) -> WaitingPods:
-    """Return one row. Groups that could not help are before those that could, later."""
+    """Return one row. reasons: by group, the nearest first."""
     state = OF_PODS[decision].row
-    ordered = sorted(reasons.items(), key=lambda item: (_may_help_later(item[1]), item[0]))
-    groups = tuple((group, details.name_of(group), of_group) for group, of_group in ordered)
+    groups = tuple((group, details.name_of(group), of_group) for group, of_group in reasons.items())
     return WaitingPods(tuple(pods), state.word, state.tone, reason, groups)
-
-
-def _may_help_later(reasons: Iterable[Reason]) -> bool:
-    return any(reason.code.row.passes for reason in reasons)

@@ -16,7 +16,7 @@ from chalicelib.model.pod import PodClass, Toleration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import PODS
 from chalicelib.model.selector import NodeTerm
-from chalicelib.plan.tables import Bools, NodeTable
+from chalicelib.plan.tables import Bools, Ints, NodeTable
 from chalicelib.policy.settings.cluster_options import Options
 
 Mask = Callable[[int, PodClass, NodeTable], Bools]
@@ -306,6 +306,27 @@ def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[R
     """Return why a row does not take one more pod of a class: the first failing
     predicate's reasons, () if it fits."""
     return next((failing for _, _, why in TABLE if (failing := why(at, pod_class, table, row))), ())
+
+
+def all_reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+    """Return the reasons of every failing predicate, () if the row takes one more pod."""
+    return tuple(reason for _, _, why in TABLE for reason in why(at, pod_class, table, row))
+
+
+def failing(at: int, pod_class: PodClass, table: NodeTable) -> tuple[Ints, Ints]:
+    """Return for each row how many reasons `all_reasons` has, and the number in TABLE of the first
+    predicate that fails, len(TABLE) where none does."""
+    counts: Ints = np.zeros(len(table), dtype=np.int64)
+    first: Ints = np.full(len(table), len(TABLE), dtype=np.int64)
+    for number, (name, mask, _) in reversed(tuple(enumerate(TABLE))):
+        fails = ~mask(at, pod_class, table)
+        first[fails] = number
+        if name != "NodeResourcesFit":
+            counts += fails
+    need = table.columns.need(at)
+    short = (need > 0) & (need > table.free)
+    counts += short.sum(axis=1)
+    return counts, first
 
 
 # -- what is not simulated

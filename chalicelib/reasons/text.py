@@ -49,6 +49,11 @@ def sentence(reason: Reason) -> str:
     return f"{words} ({detail})" if detail else words
 
 
+def tally(reason: Reason) -> str:
+    """Return what things are counted as that have the reason: `labels`."""
+    return _filled(reason.code.row.tally, reason) or text(reason)
+
+
 def lasting_first(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
     """Return the reasons in the order for people: what a person has to change comes before what
     passes by itself. Otherwise the order stays."""

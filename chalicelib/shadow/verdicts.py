@@ -16,6 +16,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import text
 from chalicelib.shadow.observed import RemovedNode
 from chalicelib.shadow.records import TEXT, Observation, ShadowVerdict
@@ -76,16 +77,12 @@ def size_verdict(
 
 
 def _reasons(plan: Plan, pods: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return why pods got no node in our plan, in short and as a sentence; the first reason
-    of each of the first pods."""
+    """Return why pods got no node in our plan, in short and as a sentence, for the first pods."""
     reasons: list[tuple[str, str]] = []
     for batch in plan.unschedulable[:20]:
         if not pods or set(batch.pods) & set(pods):
-            reason = next(
-                (of_group[0] for _, of_group in sorted(batch.reasons.items()) if of_group), None
-            )
-            short = reason.code.value if reason else "no group fits"
-            reasons.append((short, f"{batch.pods[0]}: {text(reason) if reason else short}"))
+            why = no_place(batch)
+            reasons.append((why.code or "no group fits", f"{batch.pods[0]}: {why.line}"))
     fits = [pod for pod in plan.fits_existing if not pods or pod in pods]
     if fits:
         more = f" and {len(fits) - 1} more" if len(fits) > 1 else ""

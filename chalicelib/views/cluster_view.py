@@ -9,6 +9,7 @@ own view of the same rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,7 +34,8 @@ from chalicelib.model.purchases import coming_for
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason
 from chalicelib.model.timestamps import format_time
-from chalicelib.reasons.text import lasting_first, sentence
+from chalicelib.reasons.no_place import NoPlace, no_place
+from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import counted
 from chalicelib.store.leases import ScanState
 
@@ -614,14 +616,34 @@ def breaker_view(memory: Memory, now: float) -> BreakerView:
 
 class PodView(msgspec.Struct, frozen=True):
     """A waiting pod in a decision. decision: unschedulable, newNode, fitsExisting or
-    notLookedAt. group: that grows for it. reasons: by group, why it gets no node. reason:
-    why it is not looked at."""
+    notLookedAt. group: that grows for it. reasons: by group, why it gets no node; no_place: the
+    same in short. reason: why it is not looked at."""
 
     pod: str
     decision: str
     group: str = ""
     reasons: Mapping[str, tuple[Reason, ...]] = {}
     reason: Reason | None = None
+    no_place: NoPlace | None = None
+
+
+def cause_data(place: NoPlace) -> dict[str, Any]:
+    """Return why pods have no place under its stable keys; `others` says how many of the other
+    groups have which reason."""
+    return {"why": place.line, "nearest": list(place.nearest), "others": place.by_reason}
+
+
+MOST_CLASSES, MOST_ALIKE = 100, 20
+"""Pod classes of a read route, and pods that it names of each."""
+
+
+def no_place_data(plan: Plan) -> list[dict[str, Any]]:
+    """Return why pods of each class have no place, under stable keys; `count` is that of all its
+    pods."""
+    return [
+        {"pods": pods.pods[:MOST_ALIKE], "count": len(pods.pods), **cause_data(no_place(pods))}
+        for pods in plan.unschedulable[:MOST_CLASSES]
+    ]
 
 
 def node_names(plan: Plan) -> tuple[str, ...]:
@@ -632,18 +654,17 @@ def node_names(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(named | set(plan.unneeded)))
 
 
-def pod_views(plan: Plan) -> list[PodView]:
-    """Return every waiting pod of a decision, those without a node first, then by name."""
+def pod_views(plan: Plan, names: Mapping[str, str] = MappingProxyType({})) -> list[PodView]:
+    """Return every waiting pod of a decision, those without a node first, then by name. names: of
+    groups by their ids, as people call them."""
+    unplaced: list[PodView] = []
+    for row in plan.unschedulable:
+        why = no_place(row, names)
+        unplaced += [
+            PodView(pod, "unschedulable", reasons=row.reasons, no_place=why) for pod in row.pods
+        ]
     lists = (
-        [
-            PodView(
-                pod,
-                "unschedulable",
-                reasons={group: lasting_first(why) for group, why in row.reasons.items()},
-            )
-            for row in plan.unschedulable
-            for pod in row.pods
-        ],
+        unplaced,
         [PodView(pod, "newNode", group=up.group) for up in plan.scale_ups for pod in up.pods],
         [PodView(pod, "fitsExisting") for pod in plan.fits_existing],
         [

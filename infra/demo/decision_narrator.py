@@ -18,6 +18,7 @@ from chalicelib.model.plan import Plan, RuleVerdict
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons import text
 from chalicelib.reasons import text as reason_text
+from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.words import counted
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
@@ -314,15 +315,11 @@ class Narrator:
         for verdict in plan.unschedulable:
             if not any(f"/{FORECAST}-" in pod for pod in verdict.pods):
                 continue
-            told = "; ".join(
-                f"{self.short(group)}: {', '.join(map(reason_text.sentence, reasons))}"
-                for group, reasons in sorted(verdict.reasons.items())
-            )
-            self._ledger.why_not.append(told)
-            self._say(
-                "outscaler",
-                f"plan: nothing for {names(pod.split('/')[1] for pod in verdict.pods)}: {told}",
-            )
+            groups = {group: self.short(group) for group in verdict.reasons}
+            why = no_place(verdict, groups).line
+            self._ledger.why_not.append(why)
+            pods = names(pod.split("/")[1] for pod in verdict.pods)
+            self._say("outscaler", f"plan: nothing for {pods}: {why}")
 
     # -- timers
 

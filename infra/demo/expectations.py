@@ -56,10 +56,6 @@ def _requests(renewed: int) -> tuple[int, ...]:
     return (renewed, renewed + 1) if renewed else (1,)
 
 
-def _of_workers(reasons: str) -> str:
-    return next((each for each in reasons.split("; ") if each.startswith("workers")), reasons)
-
-
 def _ended_well(ledger: Ledger) -> tuple[bool, str]:
     """Check that exactly the operations for unavailable machines fail: each such group's at least
     once, since a long story outlasts its back-off. A removal may find its node in use again."""
@@ -114,7 +110,7 @@ def expectations(
         ),
         (
             "the pod that fits nowhere got a reason",
-            lambda led: (bool(led.why_not), _of_workers(led.why_not[0]) if led.why_not else "none"),
+            lambda led: (bool(led.why_not), led.why_not[0] if led.why_not else "none"),
         ),
         (
             "what was bought was given back",

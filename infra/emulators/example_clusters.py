@@ -350,8 +350,9 @@ def busy_plan() -> Plan:
         unschedulable=(
             UnschedulablePods(
                 ("ml/train-huge-0", "ml/train-huge-1"),
-                {WEB: (cpu,), GPU: (backoff, cpu), ARM: (cpu,)},
+                {ARM: (cpu,), WEB: (cpu,), GPU: (cpu,)},
                 20,
+                nearest=2,
             ),
         ),
         removals=(Removal("batch-4", BATCH, "drain", ("jobs/report-1", "jobs/report-2")),),

@@ -222,7 +222,7 @@ def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
         "Blocked removals",
     ]
     assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
-    assert "Insufficient cpu (needs 40, template offers 3750m)" in out
+    assert "arm: Insufficient cpu (needs 40, template offers 7750m)" in out
 
 
 @pytest.mark.parametrize(

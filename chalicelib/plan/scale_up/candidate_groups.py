@@ -7,7 +7,7 @@ skipped with its reason and does not affect other groups.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -81,6 +81,7 @@ class Candidates:
             for daemon in template.daemons:
                 self.table.put(daemon, np.array([row]), one, simulated.classes[daemon].ports)
                 np.maximum(self.table.free[row], -LARGEST, out=self.table.free[row])
+        self._in_zones = {row for row, template in enumerate(templates) if template.in_zones}
         unpromised = enumerate(group.group.options.unpromised_labels for group in groups)
         self._unpromised = {row: labels for row, labels in unpromised if labels}
         self._fits: dict[int, Bools] = {}
@@ -154,6 +155,43 @@ class Candidates:
         labels = self.table.nodes[row].labels
         topology = NewNodeTopology(simulated.rows, labels, (), template.daemons)
         return topology.reasons(needs)
+
+    def refusals(self, cls: int) -> Iterator[tuple[int, tuple[Reason, ...], int]]:
+        """Yield for each group, without variants, its row, what `against` returns, and how many
+        things keep a pod of a class from an empty new node. Rules about other pods do not count.
+        The predicates of all groups are evaluated at once: there may be thousands of groups."""
+        simulated, pod = self._simulated, self._simulated.classes[cls]
+        counts, first = predicates.failing(cls, pod, self.table)
+        has_volumes = simulated.volumes.concerns(cls)
+        if has_volumes:
+            counts += ~simulated.volumes.mask(cls, self.table)
+        asked = self._in_zones | self._unpromised.keys()
+        is_plain = not has_volumes and simulated.needs(cls) is None
+        fits = len(predicates.TABLE)
+        rows = zip(self.groups, counts.tolist(), first.tolist(), strict=True)
+        for row, (group, count, failing) in enumerate(rows):
+            if group.id in self.variants:
+                continue
+            if row in asked or (failing == fits and not is_plain):
+                yield row, self.against(cls, row), count
+            elif failing == fits:
+                yield row, (), 0
+            else:
+                _, _, why = predicates.TABLE[failing]
+                yield row, why(cls, pod, self.table, row), count
+
+    def all_against(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """Return everything for which an empty new node of the row-th group takes no pod of a
+        class, and not only the first, as `against` does."""
+        first = self.against(cls, row)
+        template = self.shapes[self.groups[row].id].template
+        if template.in_zones or self._simulated.nowhere(cls):
+            return first
+        pod = self._simulated.classes[cls]
+        reasons = list(predicates.all_reasons(cls, pod, self.table, row))
+        if self._simulated.volumes.concerns(cls):
+            reasons += self._against_volumes(cls, row, template.volume_limits)
+        return tuple(reasons) or first
 
     def _against_volumes(self, cls: int, row: int, limits: Mapping[str, int]) -> tuple[Reason, ...]:
         """Return why an empty new node does not get the volumes of a class. limits: by driver."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
-import numpy as np
 
 from chalicelib.model.memory import Backoff
 from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, UnschedulablePods
@@ -15,7 +14,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.purchases import coming_for
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.headroom import HeadroomDemand
-from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
+from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.scale_up.candidate_groups import Candidates, relies
 from chalicelib.plan.scale_up.expanders import expander_context, waste
 from chalicelib.plan.scale_up.expected_prices import expected_prices
@@ -23,6 +22,7 @@ from chalicelib.plan.scale_up.headroom_purchases import HeadroomResult, plan_hea
 from chalicelib.plan.scale_up.placement.attempts import best_attempt
 from chalicelib.plan.scale_up.placement.every_order import placement_in_every_order
 from chalicelib.plan.scale_up.placement.planned_nodes import FinalPlacement
+from chalicelib.plan.scale_up.refused_pods import RefusedPods
 from chalicelib.plan.scale_up.rule_purchases import RuleResults, plan_rules
 from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
@@ -145,7 +145,7 @@ class _Report:
             scale_ups=self._scale_ups(pods),
             fits=tuple(fits),
             promises=_merged(promises),
-            unschedulable=tuple(self._unschedulable(batch) for batch in self.placement.unplaced),
+            unschedulable=self._unschedulable(),
             groups=tuple(self._group_verdict(group) for _, group in groups),
             notes=(*self.search.notes.values(), *self._zone_notes(), *self.rule_results.notes),
             rule_results=self.rule_results,
@@ -256,54 +256,10 @@ class _Report:
             if nodes > 0
         )
 
-    def _unschedulable(self, batch: PodBatch) -> UnschedulablePods:
-        """Return why pods of a class get no node, group by group, and the reasons of existing
-        nodes. Where there is no time to check every group and node, the verdict is short."""
-        cls, nodes = batch.cls, self.simulated.real
-        nowhere = self.simulated.nowhere(cls)
-        late = self.simulated.late()
-        stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
-        why: dict[str, tuple[Reason, ...]] = {}
-        for row, group in enumerate(self.candidates.groups):
-            if group.id in self.candidates.variants:
-                continue
-            if late:
-                why[group.id] = nowhere or (stop,)
-            else:
-                against_group = self.candidates.against(cls, row)
-                why[group.id] = against_group or (self._stop(cls, group),)
-        for name, reason in self.candidates.skipped.items():
-            why[name] = (reason, *nowhere)
-        contest = None
-        if late:
-            against = tuple((reason, nodes) for reason in nowhere)
-        else:
-            is_real = np.arange(len(self.simulated.table)) < nodes
-            against = self.simulated.tally(cls, is_real)
-            contest = self.contest_of.get(cls)
-        return UnschedulablePods(
-            pods=tuple(sorted(pod.key for pod in batch.pods)),
-            reasons=dict(sorted(why.items())),
-            nodes=nodes,
-            against=against,
-            one_place_among=contest,
-        )
-
-    def _stop(self, cls: int, group: NodeGroupState) -> Reason:
-        """Return what kept a group that would take the pods from growing (further)."""
-        allowance = self.search.allowance(group)
-        if allowance.nodes <= 0:
-            return allowance.stop
-        stop = self.search.stops.get(group.id)
-        if stop is not None and stop.code is ReasonCode.TIME_BUDGET:
-            return stop
-        for note in self.search.notes.values():
-            if note.code is ReasonCode.NO_PRICE and note.params.get("group") == group.id:
-                return note
-        if cls in self.placement.overestimated:
-            return Reason.of(ReasonCode.NOT_PROMISED)
-        expanders = ", ".join(self.state.options.expander)
-        return Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {expanders}")
+    def _unschedulable(self) -> tuple[UnschedulablePods, ...]:
+        overestimated = self.placement.overestimated
+        refused = RefusedPods(self.search, overestimated, self.contest_of)
+        return tuple(map(refused.verdict, self.placement.unplaced))
 
     def _group_verdict(self, group: NodeGroupState) -> GroupVerdict:
         """Return what a group could have done in this pass, or why it was skipped."""

@@ -115,7 +115,10 @@ def test_explain_groups_with_equal_reasons_share_a_row() -> None:
         {"a": (short,), "b": (short,), "c": (Reason.of(ReasonCode.MAX_NODES_TOTAL, max=9),)},
     )
     answer = explain_pod.answer(scene(build, unschedulable=(verdict,)), web(build)[0])
-    assert said(answer) == f"Pod {web(build)[0]} has no place, like 2 others of its class."
+    assert said(answer) == (
+        f"Pod {web(build)[0]} has no place, like 2 others of its class: c: max total nodes in "
+        "cluster reached (maxNodesTotal 9); 2 other groups: too little cpu 2."
+    )
     assert rows(answer, "Node groups") == (
         ("a, b", "Insufficient cpu (needs 8, template offers 3900m)"),
         ("c", "max total nodes in cluster reached (maxNodesTotal 9)"),

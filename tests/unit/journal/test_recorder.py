@@ -94,7 +94,7 @@ def test_record_journal_failure_is_reported_and_retried_in_the_next_pass() -> No
 # -- events about pods
 
 
-def test_record_unschedulable_pod_event_counts_groups_by_reason() -> None:
+def test_record_unschedulable_pod_event_names_the_nearest_group_and_counts_the_others() -> None:
     scene = RecordFixture()
     scene.passes(plan(unschedulable=(refused("a/p", groups=4),)))
     [event] = [event for event in scene.wall.posted if event.kind == "Pod"]
@@ -104,20 +104,26 @@ def test_record_unschedulable_pod_event_counts_groups_by_reason() -> None:
         "uid-p",
         "NotTriggerScaleUp",
     )
-    assert (
-        event.message
-        == "pod didn't trigger scale-up: 3 max node group size reached, 1 Insufficient cpu"
+    assert event.message == (
+        "pod didn't trigger scale-up: g1, g2, g3: max node group size reached (max 3); "
+        "1 other group: too little cpu 1"
     )
 
 
-def test_record_full_cluster_is_reported_in_upstreams_words_and_on_the_status() -> None:
+def test_record_full_cluster_is_reported_on_the_pod_and_on_the_status() -> None:
     scene = RecordFixture(max_nodes_total=9)
     full: dict[str, tuple[Reason, ...]] = {
         group: (Reason.of(ReasonCode.MAX_NODES_TOTAL, max=9),) for group in ("g", "h")
     }
     scene.passes(plan(unschedulable=(UnschedulablePods(("a/p",), full),)))
+    full_line = "g, h: max total nodes in cluster reached (maxNodesTotal 9)"
     assert scene.reported("Pod") == [
-        ("p", "NotTriggerScaleUp", "Normal", "max total nodes in cluster reached")
+        (
+            "p",
+            "NotTriggerScaleUp",
+            "Normal",
+            f"pod didn't trigger scale-up: {full_line}",
+        )
     ]
     assert scene.reported("ConfigMap") == [
         (

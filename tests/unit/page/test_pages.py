@@ -220,7 +220,10 @@ def test_cluster_page_says_what_is_wrong_and_what_to_type(store: Store) -> None:
             "No node is removed until 11:11 scale-down is in cooldown (scaleDownDelayAfterAdd, "
             "until 11:11)"
         ),
-        "asks for 40 cpu; the largest machine of any group offers 7.75",
+        (
+            "arm, web: Insufficient cpu (needs 40, template offers 7750m); "
+            "1 other group: too little cpu 1"
+        ),
         "outscaler explain pod ml/train-huge-0 --cluster prod",
         "sold out in ch-gva-2; next try 11:14",
         "outscaler retry prod group gpu",
@@ -398,7 +401,7 @@ def test_event_leads_to_its_decision_and_to_the_replay(store: Store) -> None:
     for sentence in (
         "web grows from 12 to 17 for 27 pods: shop/cart-0",
         "batch-4 of batch is removed",
-        "asks for 40 cpu",
+        "arm, web: Insufficient cpu (needs 40, ",
         "Decisions of this cluster are not recorded.",
         "outscaler replay plan-a5 --cluster prod",
     ):
@@ -411,14 +414,24 @@ def test_event_leads_to_its_decision_and_to_the_replay(store: Store) -> None:
 
 def test_pods_have_the_reason_first_and_then_each_group(store: Store) -> None:
     page = words(get(store, "/clusters/prod/pods"))
-    first = page.index("asks for 40 cpu; the largest machine of any group offers 7.75")
-    assert first < page.index("Insufficient cpu (needs 40, template offers 7750m)")
-    # A group that could help later comes after those that never can.
-    assert (
-        page.index("arm Insufficient") < page.index("web Insufficient") < page.index("gpu BackOff")
-    )
+    assert page.index("arm, web: Insufficient cpu") < page.index("arm Insufficient")
+    places = [page.index(f"{group} Insufficient") for group in ("arm", "web", "gpu")]
+    assert places == sorted(places)
     assert "29 pods, 2 kinds" in page
     assert "No pod waits" in words(get(store, "/clusters/prod/pods", q="nothing"))
+
+
+def test_pods_name_the_nearest_group_and_count_the_others() -> None:
+    fits = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=2)
+    others = (Reason.of(ReasonCode.UNTOLERATED_TAINT, taint="dedicated=b:NoSchedule"),)
+    reasons: dict[str, tuple[Reason, ...]] = {ARM: (fits,), WEB: others, GPU: others}
+    store = example()
+    pods = UnschedulablePods(("ml/web-1",), reasons, 20, nearest=1)
+    plan = msgspec.structs.replace(busy_plan(), at=NOW - 6, unschedulable=(pods,))
+    decided(store, "prod", plan, NOW - 5)
+    for path in ("/clusters/prod", "/clusters/prod/pods"):
+        page = words(get(store, path))
+        assert "arm: max node group size reached (max 2); 2 other groups: taints 2" in page
 
 
 def test_nodes_have_their_group_machine_share_and_why_they_stay(store: Store) -> None:

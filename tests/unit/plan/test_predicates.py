@@ -385,10 +385,16 @@ def test_pods_with_simulated_features_are_rejected_with_the_schedulers_reason(
     assert tally(plan) == {why: 1}
 
 
-def test_first_failing_filter_gives_the_reason() -> None:
+def test_every_failing_filter_of_the_nearest_group_is_named_the_first_of_another() -> None:
     build = cluster().group("g", template=node("t", "1", taints=[_TAINT], labels={"zone": "b"}))
     build.pending(1, "2", required_affinity=(_in("zone", "a"),))
-    assert words(build.plan()) == {"g": ["node(s) had untolerated taint(s)"]}
+    taint, label = (
+        "node(s) had untolerated taint(s)",
+        "node(s) didn't match Pod's node affinity/selector",
+    )
+    assert words(build.plan()) == {"g": [taint, label, "Insufficient cpu"]}
+    build.group("nearer", template=node("t", "1", labels={"zone": "b"}))
+    assert words(build.plan()) == {"g": [taint], "nearer": [label, "Insufficient cpu"]}
 
 
 def test_node_resources_are_counted_as_in_the_scheduler() -> None:

@@ -178,7 +178,7 @@ def test_blocked_group_does_not_block_other_groups() -> None:
     assert growth(build.plan(memory)) == {"good": (1, 2)}
     build.groups = [group for group in build.groups if group.id != "good"]
     assert words(build.plan(memory)) == {
-        "sick": ["not ready for scale-up"],
+        "sick": ["Insufficient cpu"],
         "unread": ["not ready for scale-up"],
         "blank": ["not ready for scale-up"],
         "failed": ["in backoff after failed scale-up"],

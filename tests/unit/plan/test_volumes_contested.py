@@ -16,6 +16,7 @@ from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.mode import Mode
+from chalicelib.reasons.no_place import no_place
 from tests.builders import NOW
 from tests.builders import node as built
 from tests.unit.plan.storage_objects import (
@@ -253,6 +254,19 @@ def test_estimate_of_a_group_counts_every_free_volume_once() -> None:
         ("g-b", 1, 2),
     ]
     assert [(up.group, len(up.pods)) for up in plan.scale_ups] == [("g-b", 2)]
+
+
+def test_full_group_in_the_zone_of_a_volume_is_nearer_than_groups_elsewhere() -> None:
+    objects = (wants("p0", uses("data")), claim(volume="pv"), volume("pv", {ZONE: "a"}))
+    groups = tuple(
+        NodeGroup(id=f"g-{zone}", provider="test", max=most, template=built("t", "8", zone=zone))
+        for zone, most in (("a", 0), ("b", 9), ("c", 9))
+    )
+    snapshot = msgspec.structs.replace(StorageObjectsCluster(*objects).snapshot, groups=groups)
+    plan = plan_cluster(snapshot, Policy(name="test", mode=Mode.ACTIVE), Memory(), NOW, 0)[0]
+    assert no_place(plan.unschedulable[0]).line == (
+        "g-a: max node group size reached (max 0); 2 other groups: volume in another zone 2"
+    )
 
 
 def test_pod_with_too_many_volumes_names_the_driver_and_its_limit() -> None:

@@ -350,9 +350,9 @@ def test_plan_and_explain_show_what_cannot_be_met_first_and_the_plan_stays_as_it
     [rows] = [
         block.rows
         for block in plan_output.as_blocks(REFUSED, {"decode": 0.0, "plan": 0.0})
-        if isinstance(block, Table) and block.columns == ("pods", "group", "why")
+        if isinstance(block, Table) and block.title == "Pods without a place"
     ]
-    assert rows == (("shop/wide", "web", IN_ORDER),)
+    assert rows == (("shop/wide", f"web: {IN_ORDER}"),)
     details = plan_document.as_document(REFUSED, {})["unschedulable"][0]["details"]
     assert details == {"web": [sentence(BACKOFF), sentence(TAINT)]}
     case = PlanInputs(Snapshot("test", NOW), Policy("test"), Memory(), NOW, 0, None, (), 0.0)
@@ -368,4 +368,5 @@ def test_plan_and_explain_show_what_cannot_be_met_first_and_the_plan_stays_as_it
 
 def test_waiting_pods_of_the_page_and_of_get_show_what_cannot_be_met_first() -> None:
     [view] = pod_views(REFUSED)
-    assert view.reasons == {"web": (TAINT, BACKOFF)}
+    assert view.no_place is not None
+    assert view.no_place.line == f"web: {IN_ORDER}"
