@@ -13,7 +13,8 @@ from collections.abc import Mapping
 import msgspec
 
 from chalicelib.journal.metrics import Values
-from chalicelib.model.cluster_bill import Savings
+from chalicelib.model.cluster_bill import NO_NOTES, Savings, SavingsNotes
+from chalicelib.store.gauge_ring import NO_EXTREMES, Extremes
 from chalicelib.store.leases import LARGEST_IN_LEASE_ROW, join_carry_over, split_carry_over
 
 UNREADY_KEPT = 6 * 3600.0
@@ -38,8 +39,10 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     """told: see events.py (filter_new). gauges: of the last pass; counts: since the cluster was
     first seen (metrics.key). unready: nodes being removed that were not ready, with the instant of
     their plan. decided: the instant of the last decision in the journal (journal/journal.py), 0.0:
-    not known. ring_at: of the last point of the charts (store/gauge_ring.py). savings: of the
-    operations that had ended at savings_at (journal/savings.py)."""
+    not known. ring_at: of the last point of the charts (store/gauge_ring.py), extremes: of the
+    passes since then. savings: of the operations that had ended at savings_at
+    (journal/savings.py), with the notes; spot_open: what spot nodes have saved since then, in
+    millionths by currency. billed_at: of the last bill. unpriced_removals: see ClusterBill."""
 
     told: bytes = b""
     gauges: dict[str, float] = {}
@@ -50,6 +53,11 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     ring_at: float = 0.0
     savings: tuple[Savings, ...] = ()
     savings_at: float = 0.0
+    extremes: Extremes = NO_EXTREMES
+    billed_at: float = 0.0
+    spot_open: dict[str, float] = {}
+    unpriced_removals: int = 0
+    notes: SavingsNotes = NO_NOTES
 
     def counting(self, grown: Values) -> CarryOver:
         """Return it with counters incremented."""
@@ -75,19 +83,19 @@ def read(data: bytes) -> CarryOver:
     try:
         if both is None:
             return _unpacked(data)
-        return msgspec.structs.replace(_unpacked(both[0]), told=_unpacked(both[1]).told)
+        seldom = _unpacked(both[1])
+        return msgspec.structs.replace(_unpacked(both[0]), told=seldom.told, notes=seldom.notes)
     except (zlib.error, msgspec.MsgspecError, ValueError):
         return CarryOver()
 
 
 def write(carry_over: CarryOver) -> bytes:
-    """Encode it for the rows, a kilobyte or two. `told` changes seldom, so it is a separate part
-    (store/leases.py)."""
-    often = _packed(msgspec.structs.replace(carry_over, told=b""), _WORDS)
+    """Encode it for the rows, a kilobyte or two. `told` and `notes` change seldom, so they are a
+    separate part (store/leases.py)."""
+    seldom = CarryOver(told=carry_over.told, notes=carry_over.notes)
+    often = _packed(msgspec.structs.replace(carry_over, told=b"", notes=NO_NOTES), _WORDS)
     if len(often) < LARGEST_IN_LEASE_ROW:
-        return join_carry_over(
-            often, _packed(CarryOver(told=carry_over.told)) if carry_over.told else b""
-        )
+        return join_carry_over(often, _packed(seldom) if seldom != CarryOver() else b"")
     data = _packed(carry_over)
     if len(data) <= LONGEST:
         return data

@@ -154,6 +154,18 @@ def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
     return counts
 
 
+def wanted_nodes(plan: Plan, state: ClusterState) -> int:
+    """Return the nodes that there are to be after this plan: the targets of the groups, and nodes
+    in no group."""
+    targets = {group.group: group.target for group in plan.groups}
+    targets |= {up.group: up.to_size for up in plan.scale_ups}
+    in_groups = sum(
+        state.group_of.get(node.name, "") in state.groups for node in state.snapshot.nodes
+    )
+    ungrouped = len(state.snapshot.nodes) - in_groups
+    return max(0, sum(targets.values()) - len(plan.removals) + ungrouped)
+
+
 def pass_gauges(
     plan: Plan,
     options: Options,

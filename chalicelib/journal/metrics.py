@@ -161,7 +161,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "savings_total",
         COUNTER,
-        "Money saved by removals and replacements.",
+        "Money saved by removals, replacements and spot nodes.",
         (CURRENCY,),
         prefix=OWN_PREFIX,
     ),

@@ -15,9 +15,20 @@ import msgspec
 import numpy as np
 
 from chalicelib.journal.carry_over import CarryOver
+from chalicelib.journal.metric_values import wanted_nodes
 from chalicelib.journal.metrics import key
-from chalicelib.journal.savings import DAY, HOUR, counted, entries, under_way
-from chalicelib.model.cluster_bill import MILLION, ClusterBill, Savings
+from chalicelib.journal.savings import (
+    DAY,
+    HOUR,
+    counted,
+    entries,
+    spot_rates,
+    under_way,
+    unpriced_removals,
+    with_gap,
+    with_spot,
+)
+from chalicelib.model.cluster_bill import MILLION, ClusterBill
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
@@ -37,6 +48,7 @@ from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import ZONE, Bucket
 from chalicelib.plan.state.spot_market import interruption_price, spot_groups
 from chalicelib.policy.settings.cluster_options import Options
+from chalicelib.policy.timeouts import longest_gap
 from chalicelib.store.gauge_ring import GaugePoint
 
 if TYPE_CHECKING:
@@ -47,45 +59,98 @@ _MOST_ALIASES, _MOST_ZONES, _LONGEST = 6, 5, 200
 
 
 class PassBill(msgspec.Struct, frozen=True):
-    """The bill of a pass, None where no price is known, and its metrics. savings: of the operations
-    that had ended at savings_at."""
+    """The bill of a pass, None where no price is known, and its metrics. carry_over: with the
+    savings of the operations that had ended at their instant."""
 
     bill: ClusterBill | None
     gauges: dict[str, float]
     counts: dict[str, float]
-    savings: tuple[Savings, ...]
-    savings_at: float
+    carry_over: CarryOver
 
 
 def pass_bill(
-    state: ClusterState, carry_over: CarryOver, ended: Callable[[], Sequence[Operation]]
+    state: ClusterState, old_carry_over: CarryOver, ended: Callable[[], Sequence[Operation]]
 ) -> PassBill:
     """Return the bill. ended: reads the ended operations; once an hour at most, and once a day
-    where none has ended for a day. Raises StoreError."""
+    where none has ended for a day and no spot node runs. Raises StoreError."""
     bill = cluster_bill(state)
-    now = state.now
-    sums = carry_over.savings
-    at = carry_over.savings_at
+    carry_over = _noted(state, bill, old_carry_over)
     if bill is None:
-        return PassBill(None, {}, {}, sums, at)
+        return PassBill(None, {}, {}, carry_over)
     counts: dict[str, float] = {}
-    if _is_savings_due(state, at):
-        all_entries = entries(ended(), now, under_way(state.memory))
-        sums, increments = counted(sums, all_entries, at or now, now)
-        for currency, amount in increments.items():
-            if amount:
-                counts[key("savings_total", currency=currency)] = amount
-        at = now
-    bill = msgspec.structs.replace(bill, savings=sums, savings_at=at)
-    return PassBill(bill, _cost_gauges(bill, state.options), counts, sums, at)
+    if _is_savings_due(state, carry_over):
+        noted_at = _last_bill(old_carry_over)
+        carry_over, increments = _with_savings(state, bill, carry_over, ended(), noted_at)
+        for currency, more in increments.items():
+            if more:
+                counts[key("savings_total", currency=currency)] = more
+    bill = msgspec.structs.replace(
+        bill,
+        savings=carry_over.savings,
+        savings_at=carry_over.savings_at,
+        unpriced_removals=carry_over.unpriced_removals,
+    )
+    return PassBill(bill, _cost_gauges(bill, state.options), counts, carry_over)
 
 
-def _is_savings_due(state: ClusterState, last_at: float) -> bool:
+def _noted(state: ClusterState, bill: ClusterBill | None, old_carry_over: CarryOver) -> CarryOver:
+    """Return what is carried over with what spot nodes have saved since the last point, or with the
+    gap since then."""
     now = state.now
+    last = _last_bill(old_carry_over) or now
+    if now - last > longest_gap(state.policy.scan_interval):
+        notes = with_gap(old_carry_over.notes, last, now)
+        return msgspec.structs.replace(old_carry_over, notes=notes, billed_at=now)
+    spot = dict(old_carry_over.spot_open)
+    for currency, rate in (spot_rates(bill) if bill is not None else {}).items():
+        spot[currency] = spot.get(currency, 0.0) + rate * (now - last) / HOUR
+    return msgspec.structs.replace(old_carry_over, spot_open=spot, billed_at=now)
+
+
+def _last_bill(carry_over: CarryOver) -> float:
+    """Return the instant of the last bill; earlier releases noted that of the last point only."""
+    return carry_over.billed_at or carry_over.ring_at
+
+
+def _is_savings_due(state: ClusterState, carry_over: CarryOver) -> bool:
+    now, last_at = state.now, carry_over.savings_at
     if now // HOUR == last_at // HOUR:
         return False
     is_new_day = now // DAY != last_at // DAY
-    return is_new_day or _last_change(state.memory) > now - DAY - HOUR
+    has_changed = _last_change(state.memory) > now - DAY - HOUR
+    is_saving = bool(carry_over.spot_open) or any(sums.rate for sums in carry_over.savings)
+    return is_new_day or has_changed or is_saving
+
+
+def _with_savings(
+    state: ClusterState,
+    bill: ClusterBill,
+    carry_over: CarryOver,
+    operations: Sequence[Operation],
+    noted_at: float,
+) -> tuple[CarryOver, dict[str, float]]:
+    """Return what is carried over with the savings of now, and by currency what a counter
+    grows by. noted_at: until when spot nodes were seen to save."""
+    now, since = state.now, carry_over.savings_at or state.now
+    spot = carry_over.spot_open
+    notes = carry_over.notes
+    if spot:  # of the hour before now
+        notes = with_spot(notes, spot, noted_at)
+    all_entries = entries(operations, now, under_way(state.memory), notes)
+    sums, increments = counted(carry_over.savings, all_entries, since, now, spot)
+    rates = spot_rates(bill)
+    saved = tuple(
+        msgspec.structs.replace(item, rate=item.rate + rates.get(item.currency, 0)) for item in sums
+    )
+    new_carry_over = msgspec.structs.replace(
+        carry_over,
+        savings=saved,
+        savings_at=now,
+        spot_open={},
+        notes=notes,
+        unpriced_removals=unpriced_removals(operations, now - 7 * DAY),
+    )
+    return new_carry_over, increments
 
 
 def _cost_gauges(all_bills: ClusterBill, options: Options) -> dict[str, float]:
@@ -155,7 +220,7 @@ def pass_overview(
     ((cpu, memory),) = _percents(all_ready)
     waiting = sum(len(verdict.pods) for verdict in plan.unschedulable)
     waiting += sum(len(up.pods) for up in plan.scale_ups)
-    target = _target_nodes(plan, ungrouped=len(members.get(-1, ())))
+    target = wanted_nodes(plan, state)
     cost = _paid(bill, currency)
     point = GaugePoint(plan.at, plan.health.ready, waiting, target, cpu, memory, cost)
     return overview, point
@@ -324,11 +389,3 @@ def _node(node: Node, group: int, cpu: int, memory: int, pods: int) -> NodeOverv
 
 def _zone(node: Node) -> str:
     return node.labels.get(ZONE) or node.labels.get(_OLD_ZONE, "")
-
-
-def _target_nodes(plan: Plan, *, ungrouped: int) -> int:
-    """Return the nodes that there are to be after this plan: the targets of the
-    groups, and nodes in no group."""
-    targets = {group.group: group.target for group in plan.groups}
-    targets |= {up.group: up.to_size for up in plan.scale_ups}
-    return max(0, sum(targets.values()) - len(plan.removals) + ungrouped)

@@ -40,7 +40,7 @@ from chalicelib.plan.state.readiness import is_ready
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Metrics
 from chalicelib.store.errors import StoreError
-from chalicelib.store.gauge_ring import EVERY, GaugePoint
+from chalicelib.store.gauge_ring import EVERY, NO_EXTREMES, Extremes, GaugePoint
 
 if TYPE_CHECKING:
     from chalicelib.plan.state.cluster_state import ClusterState
@@ -62,8 +62,9 @@ class GaugeRing(Protocol):
         overview: ClusterOverview | None = None,
         *,
         seen: float,
+        extremes: Extremes = NO_EXTREMES,
     ) -> None:
-        """Store a point and the overview."""
+        """Store a point and the overview, and the extremes of the passes before it."""
 
     def add_overview(self, cluster: str, overview: ClusterOverview, now: float) -> None:
         """Store the overview."""
@@ -136,21 +137,16 @@ def record_plan(
         decision, decided = journal.append_if_new(recorder.journal, plan, last, decided)
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
-    is_point_due = _is_ring_due(plan, old_carry_over)
     # A new decision comes with the overview, so that people see both as of one time.
-    is_seen = is_point_due or decided != old_carry_over.decided
+    is_seen = _is_ring_due(plan, old_carry_over) or decided != old_carry_over.decided
     if is_seen:
         old_carry_over, bill = _billed(plan, state, recorder, old_carry_over, trouble)
     measured = _measured(plan, snapshot, recorder, old_carry_over, seconds, state)
     carry_over = msgspec.structs.replace(measured, decided=decided)
-    if recorder.ring is not None and state is not None and is_seen:
-        seen = carry_over.ring_at if is_point_due else None
-        try:
-            _store_overview(plan, state, recorder.ring, seen, bill)
-        except StoreError as error:
-            trouble.append(f"chart: {published_name(error)}: {error}")
-        if is_point_due:
-            carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
+    if recorder.ring is not None and state is not None:
+        carry_over = _charted(
+            plan, state, recorder.ring, carry_over, bill, trouble, is_seen=is_seen
+        )
     if recorder.board is None:
         return RecordResult(carry_over, decision, tuple(trouble))
     if recorder.options.write_status_configmap:
@@ -239,17 +235,16 @@ def _billed(
         trouble.append(f"savings: {published_name(error)}: {error}")
         unread = msgspec.structs.replace(old_carry_over, savings_at=plan.at)
         billed = pass_bill(state, unread, lambda: ())
-        billed = msgspec.structs.replace(billed, savings_at=old_carry_over.savings_at)
+        retried = msgspec.structs.replace(billed.carry_over, savings_at=old_carry_over.savings_at)
+        billed = msgspec.structs.replace(billed, carry_over=retried)
     gauges = {
         name: value
         for name, value in old_carry_over.gauges.items()
         if metrics.parts(name)[0] not in metrics.COSTS
     }
     carry_over = msgspec.structs.replace(
-        old_carry_over.counting(billed.counts),
+        billed.carry_over.counting(billed.counts),
         gauges=gauges | billed.gauges,
-        savings=billed.savings,
-        savings_at=billed.savings_at,
     )
     return carry_over, billed.bill
 
@@ -282,11 +277,49 @@ def _measured(
     return msgspec.structs.replace(carry_over, gauges=gauges)
 
 
+def _charted(
+    plan: Plan,
+    state: ClusterState,
+    ring: GaugeRing,
+    old_carry_over: CarryOver,
+    bill: ClusterBill | None,
+    trouble: list[str],
+    *,
+    is_seen: bool,
+) -> CarryOver:
+    """Store what people see, if that is due, and the point of the charts; return what is carried
+    over with the extremes that no stored point has yet."""
+    own = _pass_extremes(plan, state, old_carry_over.gauges)
+    extremes = old_carry_over.extremes.joined(own)
+    is_point_due = _is_ring_due(plan, old_carry_over)
+    if is_seen:
+        try:
+            _store_overview(plan, state, ring, old_carry_over, bill)
+            extremes = own if is_point_due else extremes
+        except StoreError as error:
+            trouble.append(f"chart: {published_name(error)}: {error}")
+    ring_at = plan.at if is_point_due else old_carry_over.ring_at
+    return msgspec.structs.replace(old_carry_over, ring_at=ring_at, extremes=extremes)
+
+
+def _pass_extremes(plan: Plan, state: ClusterState, gauges: Values) -> Extremes:
+    """Return what one pass saw. Waiting pods are those of the metric: also those whose node is
+    coming."""
+    waiting = gauges[metrics.key("unschedulable_pods_count", type="unschedulable")]
+    ready = plan.health.ready
+    wanted = metric_values.wanted_nodes(plan, state)
+    return Extremes(least_nodes=ready, nodes=ready, pending=int(waiting), wanted=wanted)
+
+
 def _store_overview(
-    plan: Plan, state: ClusterState, ring: GaugeRing, seen: float | None, bill: ClusterBill | None
+    plan: Plan,
+    state: ClusterState,
+    ring: GaugeRing,
+    old_carry_over: CarryOver,
+    bill: ClusterBill | None,
 ) -> None:
-    """Store the overview and the point of the charts; seen: when the last point was made; None: no
-    point is due. What was known of groups that could not be read is retained. Raises StoreError."""
+    """Store the overview, and the point of the charts where it is due. What was known of groups
+    that could not be read is retained. Raises StoreError."""
     # not of every pass
     from chalicelib.journal.pass_overview import completed, pass_overview
 
@@ -298,10 +331,11 @@ def _store_overview(
     ]
     if gaps or any(group.error for group in state.snapshot.groups):
         overview = completed(overview, ring.overview(plan.cluster), gaps)
-    if seen is None:
-        ring.add_overview(plan.cluster, overview, plan.at)
+    seen, extremes = old_carry_over.ring_at, old_carry_over.extremes
+    if _is_ring_due(plan, old_carry_over):
+        ring.add(plan.cluster, point, overview, seen=seen, extremes=extremes)
     else:
-        ring.add(plan.cluster, point, overview, seen=seen)
+        ring.add_overview(plan.cluster, overview, plan.at)
 
 
 def _durations(seconds: Mapping[str, float]) -> dict[str, float]:

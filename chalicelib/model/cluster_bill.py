@@ -97,9 +97,11 @@ class Bill(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Savings(msgspec.Struct, frozen=True, array_like=True):
-    """What removals and replacements have saved in one currency, without the cost of overlaps and
-    of failed replacements. rate: per hour, of the credits that count now. counted: the part of
-    `total` that metrics have counted; a counter never falls, so it waits while `total` does."""
+    """What removals, replacements and spot nodes have saved in one currency, less the cost of
+    overlaps and of failed replacements. rate: per hour, of what counts now. counted: the part of
+    `total` that metrics have counted; a counter never falls, so it waits while `total` does.
+    given_back_*: of nodes that were not needed any more within a day after their purchase, which is
+    no saving. spot_*: the part of what is saved that spot nodes are."""
 
     currency: str = ""
     rate: int = 0
@@ -108,14 +110,41 @@ class Savings(msgspec.Struct, frozen=True, array_like=True):
     month: int = 0
     total: int = 0
     counted: int = 0
+    given_back_today: int = 0
+    given_back_week: int = 0
+    given_back_month: int = 0
+    spot_today: int = 0
+    spot_week: int = 0
+    spot_month: int = 0
+
+
+class SpotDay(msgspec.Struct, frozen=True, array_like=True):
+    """What spot nodes saved on a day (of UTC, counted from the epoch), in millionths."""
+
+    currency: str
+    day: int
+    amount: int
+
+
+class SavingsNotes(msgspec.Struct, frozen=True, array_like=True):
+    """What only passes can know of savings. gaps: begin and end of times without passes, epoch
+    seconds."""
+
+    spot: tuple[SpotDay, ...] = ()
+    gaps: tuple[tuple[float, float], ...] = ()
+
+
+NO_NOTES = SavingsNotes()
 
 
 class ClusterBill(msgspec.Struct, frozen=True, array_like=True):
     """All bills of a cluster at an instant (epoch seconds), the largest first. unpriced: machines
-    without a price. They are in no amount. savings: at the instant savings_at."""
+    without a price. They are in no amount. savings: at the instant savings_at. unpriced_removals:
+    nodes that were removed in seven days and are in no savings, because a price is not known."""
 
     at: float = 0.0
     bills: tuple[Bill, ...] = ()
     unpriced: int = 0
     savings: tuple[Savings, ...] = ()
     savings_at: float = 0.0
+    unpriced_removals: int = 0

@@ -127,6 +127,10 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     leaves_at: float = NEVER
     awaited: tuple[AwaitedPods, ...] = ()  # for whom a scale-up buys; remembered with its nodes
     more_awaited: int = 0  # pods that are only counted
+    # name of the schedule without which a node of a removal would have stayed, and since when that
+    # schedule has been closed, or open
+    schedule: str = ""
+    scheduled_at: float = NEVER
 
     @property
     def interrupted(self) -> bool:

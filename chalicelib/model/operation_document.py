@@ -58,6 +58,8 @@ class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     leaves_at: float = NEVER
     awaited: tuple[AwaitedPods, ...] = ()
     more_awaited: int = 0
+    schedule: str = ""
+    scheduled_at: float = NEVER
 
 
 def to_document(operation: Operation) -> OperationDocument:
@@ -98,6 +100,8 @@ def to_document(operation: Operation) -> OperationDocument:
         spec.leaves_at,
         spec.awaited,
         spec.more_awaited,
+        spec.schedule,
+        spec.scheduled_at,
     )
 
 
@@ -127,6 +131,8 @@ def from_document(document: OperationDocument) -> Operation:
             document.leaves_at,
             document.awaited,
             document.more_awaited,
+            document.schedule,
+            document.scheduled_at,
         ),
         OperationStatus(
             document.state,

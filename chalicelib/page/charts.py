@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from chalicelib.model.operation import OperationKind
-from chalicelib.store.gauge_ring import EVERY, GaugePoint
+from chalicelib.store.gauge_ring import EVERY, GaugePoint, extremes_of, hourly
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.journal_lines import operation_of
 
@@ -52,10 +52,11 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class ChartRow(msgspec.Struct, frozen=True):
-    """One row of the table, of the points that begin in it. pending: the most of them; the
-    other values: the last. None where they are not known."""
+    """One row of the table, of the points that begin in it: the fewest ready nodes, and the most of
+    everything else. None where they are not known."""
 
     at: float
+    least_nodes: int
     nodes: int
     wanted: int | None
     pending: int
@@ -66,8 +67,8 @@ class ChartRow(msgspec.Struct, frozen=True):
 
 class Charts(msgspec.Struct, frozen=True):
     """The charts of one span. begin, every: epoch seconds of the first point, and seconds between
-    two. columns: the values by name, with a comma after each but the last, empty where there is
-    none. rows: newest first."""
+    two. columns: the values by the names that the script knows, with a comma after each but the
+    last, empty where there is none. rows: newest first."""
 
     span: ChartSpan
     begin: float
@@ -97,18 +98,30 @@ def charts(
     marks: Sequence[Mark],
     now: float,
 ) -> Charts:
-    """Return the charts of a span that ends at `now`. points: of five
-    minutes; hours: of an hour each."""
+    """Return the charts of a span that ends at `now`. points: of five minutes; hours: of an hour
+    each, to which the hour is added that is not over."""
     every = HOUR if span.hourly else EVERY
     count = round(span.seconds / every)
     first = int(now // every) - count + 1
-    by_slot = {int(point.at // every): point for point in (hours if span.hourly else points)}
+    all_points = hourly(hours, points, now + HOUR) if span.hourly else points
+    by_slot = {int(point.at // every): point for point in all_points}
     shown = [by_slot.get(first + slot) for slot in range(count)]
-    columns = {name: _column(shown, value) for name, value in _COLUMNS.items()}
+    columns = _columns(shown)
     begin = first * every
     rows = _rows([point for point in shown if point is not None], span.row)
     shown_marks = tuple(mark for mark in marks if mark.at >= begin)
     return Charts(span, begin, every, columns, rows, shown_marks)
+
+
+def _columns(points: Sequence[GaugePoint | None]) -> dict[str, str]:
+    """Return the columns, without edges that are the line itself."""
+    columns = {name: _column(points, value) for name, value in _COLUMNS.items()}
+
+    def is_drawn(name: str) -> bool:
+        line, is_edge, _ = name.partition("-")
+        return not is_edge or columns[name] != columns[line]
+
+    return {name: values for name, values in columns.items() if is_drawn(name)}
 
 
 def _column(
@@ -119,12 +132,19 @@ def _column(
 
 _COLUMNS: dict[str, Callable[[GaugePoint], float | None]] = {
     "nodes": lambda point: point.nodes,
-    "wanted": lambda point: _known(point.wanted),
-    "pending": lambda point: point.pending,
+    "nodes-least": lambda point: point.bounds.least_nodes,
+    "nodes-most": lambda point: point.bounds.nodes,
+    "wanted": lambda point: _known(point.bounds.wanted),
+    "pending": lambda point: point.bounds.pending,
     "cpu": lambda point: _known(point.cpu),
+    "cpu-most": lambda point: _known(point.bounds.cpu),
     "memory": lambda point: _known(point.memory),
+    "memory-most": lambda point: _known(point.bounds.memory),
     "cost": lambda point: _known(point.cost),
+    "cost-most": lambda point: _known(point.bounds.cost),
 }
+"""What is drawn: lines, and the edges of the bands around them. Of wanted nodes and waiting pods
+only the most matters."""
 
 
 def _known(value: float) -> float | None:
@@ -142,15 +162,16 @@ def _rows(points: Sequence[GaugePoint], seconds: float) -> tuple[ChartRow, ...]:
         by_row.setdefault(begin, []).append(point)
     rows = []
     for at, of_row in sorted(by_row.items(), reverse=True):
-        last = of_row[-1]
+        extremes = extremes_of(of_row)
         row = ChartRow(
             at,
-            last.nodes,
-            None if last.wanted < 0 else last.wanted,
-            max(point.pending for point in of_row),
-            None if last.cpu < 0 else last.cpu,
-            None if last.memory < 0 else last.memory,
-            _known(last.cost),
+            extremes.least_nodes,
+            extremes.nodes,
+            None if extremes.wanted < 0 else extremes.wanted,
+            extremes.pending,
+            None if extremes.cpu < 0 else extremes.cpu,
+            None if extremes.memory < 0 else extremes.memory,
+            _known(extremes.cost),
         )
         rows.append(row)
     return tuple(rows)

@@ -30,7 +30,7 @@ from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.mode_guard import permitted
 from chalicelib.store.errors import StoreError
-from chalicelib.store.gauge_ring import GaugePoint
+from chalicelib.store.gauge_ring import GaugePoint, with_extremes
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import LastPass
 from chalicelib.views.cluster_view import ClusterStatus
@@ -161,6 +161,8 @@ def details(
     summary, memory = _summary(stored, passed, pauses, now, deployment), store.memory.glance(name)
     plan = decision.plan if decision is not None else None
     overview = passed.overview
+    left = carry_over.read(passed.carry_over)
+    points = with_extremes(passed.points, left.ring_at, left.extremes)
     groups = group_rows(plan, memory, overview, now, pauses=summary.pauses, entries=entries)
     return ClusterDetails(
         summary,
@@ -168,7 +170,7 @@ def details(
         decision,
         undecided,
         entries,
-        passed.points,
+        points,
         stored.text,
         passed.hours,
         overview,

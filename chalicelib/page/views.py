@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.cluster_bill import MILLION
 from chalicelib.model.health import OF_PODS, HealthState, Tone
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Move, Plan
@@ -24,11 +25,18 @@ from chalicelib.page.timeline import FILTERS, event_of, selected
 from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import counted
-from chalicelib.store.gauge_ring import EVERY, GaugePoint
+from chalicelib.store.gauge_ring import EVERY, GaugePoint, extremes_of
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import ClusterStatus, pod_views
 from chalicelib.views.consolidation import reasons_by_node
-from chalicelib.views.cost_view import PARTS, BillView, CostView, cost_view, move_text
+from chalicelib.views.cost_view import (
+    GIVEN_BACK,
+    PARTS,
+    BillView,
+    CostView,
+    cost_view,
+    move_text,
+)
 from chalicelib.views.journal_lines import operation_of
 from chalicelib.views.rows import GroupRow, NodeRow
 
@@ -117,20 +125,15 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
         rows.append(Tile("Requested of allocatable", f"{last.cpu}%", memory))
     if last.cost > 0:
         currency = details.overview.currency
-        unpriced = sum(group.ready or 0 for group in groups if group.price is None)
-        if unpriced:
-            note = f"without {counted(unpriced, 'node')} of unknown price"
-        else:
-            note = _cost_note(points, last, currency)
-        rows.append(Tile("Cost an hour", money(last.cost, currency), note))
+        rows.append(Tile("Cost an hour", money(last.cost, currency), _cost_note(details, last)))
     return rows
 
 
 def _waiting_tile(points: Sequence[GaugePoint], row: Mapping[str, Any]) -> Tile:
     if row["pending"] is None:
         return Tile("Waiting pods", UNKNOWN, "not known yet")
-    most_pending = max((point.pending for point in points), default=0)
-    note = f"most in 24 hours: {most_pending}" if most_pending else "none in 24 hours"
+    most_pending = max(row["pending"], extremes_of(points).pending)
+    note = f"most in 24 hours: {most_pending}" if most_pending > 0 else "none in 24 hours"
     if row["helped"]:
         note = f"a node is coming for {row['helped']} · {note}"
     return Tile("Waiting pods", str(row["pending"]), note, "warn" if row["without_node"] else "")
@@ -152,7 +155,19 @@ def _ready_tile(groups: Sequence[GroupRow], row: Mapping[str, Any]) -> Tile:
     return Tile("Nodes ready", str(row["ready"]), " · ".join(notes))
 
 
-def _cost_note(points: Sequence[GaugePoint], last_point: GaugePoint, currency: str) -> str:
+def _cost_note(details: ClusterDetails, last_point: GaugePoint) -> str:
+    """Return what else is paid: in other currencies, or at unknown prices; otherwise how the cost
+    has changed."""
+    currency, bill = details.overview.currency, details.overview.bill
+    others = [one for one in bill.bills if one.currency != currency] if bill is not None else []
+    notes = [f"and {money(one.parts.paid / MILLION, one.currency)}" for one in others]
+    unpriced = sum(group.ready or 0 for group in details.groups if group.price is None)
+    if unpriced:
+        notes.append(f"without {counted(unpriced, 'node')} of unknown price")
+    return " · ".join(notes) or _change_note(details.points, last_point, currency)
+
+
+def _change_note(points: Sequence[GaugePoint], last_point: GaugePoint, currency: str) -> str:
     priced = (point for point in points if point.cost >= 0)
     before = next((point for point in priced if last_point.at - point.at <= charts.DAY), None)
     if before is None or last_point.at - before.at < charts.DAY - charts.HOUR:
@@ -222,11 +237,13 @@ class BillRows(msgspec.Struct, frozen=True):
 
 
 class CostRows(msgspec.Struct, frozen=True):
-    """What a cluster costs, as its page shows it. moves: what each is, and the move."""
+    """What a cluster costs, as its page shows it. moves: what each is, and the move. given_back:
+    what that is."""
 
     view: CostView
     bills: tuple[BillRows, ...]
     moves: tuple[tuple[str, Move], ...]
+    given_back: str = GIVEN_BACK
 
 
 def costs(details: ClusterDetails) -> CostRows | None:

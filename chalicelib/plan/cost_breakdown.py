@@ -78,10 +78,12 @@ class PriceTags:
         is_listed = self._prices is not None and instance_type(node) in self._prices.spot
         return (is_listed and self._book.spot) or price.source is PriceSource.PROVIDER
 
-    def on_demand(self, node: Node) -> int | None:
-        """Return what the list says that a node costs on demand, in millionths;
-        None if it says nothing."""
-        listed = node_price(node, self._prices) if self._prices is not None else None
+    def on_demand(self, node: Node, currency: str) -> int | None:
+        """Return what the list says that a node costs on demand, in millionths; None if it says
+        nothing, or is in another currency."""
+        if self._prices is None or currency != self._book.currency:
+            return None
+        listed = node_price(node, self._prices)
         if listed is not None and listed <= DEAREST:
             return round(listed * MILLION)
         return None
@@ -231,7 +233,7 @@ class _SpotPrices:
         return SpotCost(nodes, compared, saved, fallback, premium)
 
     def _on_demand(self, node: Node, currency: str) -> int | None:
-        listed = self._tags.on_demand(node)
+        listed = self._tags.on_demand(node, currency)
         if listed is not None:
             return listed
         return self._least.get((False, instance_type(node), currency))

@@ -34,6 +34,7 @@ from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.removal.candidates import removable_rows
 from chalicelib.plan.removal.removal_planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.removal.replacement_rows import count_late_successors
+from chalicelib.plan.removal.scheduled_removals import with_schedules
 from chalicelib.plan.scale_up.scale_up_planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
@@ -114,4 +115,5 @@ def plan_cluster(
     repairs = repair(state)
 
     plan = build_plan(state, pending, scale_up, scale_down, repairs, seed)
+    plan = with_schedules(plan, snapshot, policy)
     return plan, next_memory(state, scale_up, scale_down, plan.operations)

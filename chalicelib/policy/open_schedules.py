@@ -25,9 +25,20 @@ def apply_schedules(policy: Policy, now: float) -> Policy:
     """Return the policy with the settings of the schedules that are open at `now` (epoch seconds):
     the mode, the headroom, and wider bounds in spec.nodeGroups, which providers enforce when nodes
     are requested. Idempotent."""
-    for schedule in _open(policy.schedules, now):
+    open_schedules = _open(policy.schedules, now)
+    if open_schedules and policy.own_minimums is None:
+        own = {group.id: group.min for group in policy.node_groups if group.min is not None}
+        policy = msgspec.structs.replace(policy, own_minimums=own)
+    for schedule in open_schedules:
         policy = _applied(policy, schedule)
     return policy
+
+
+def is_meant(schedule: Schedule, group: NodeGroup) -> bool:
+    """Return whether a schedule bounds a group, or the pool of which it is part."""
+    pool_names = {group.pool.id, group.pool.name} - {""} if group.pool is not None else set()
+    own_names = pool_names.union((group.id, *group.aliases))
+    return not schedule.groups or not own_names.isdisjoint(schedule.groups)
 
 
 def apply_scheduled_bounds(snapshot: Snapshot, policy: Policy, now: float) -> Snapshot:

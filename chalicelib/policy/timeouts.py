@@ -23,6 +23,8 @@ RETURN_TIME = 360.0
 is still there and Ready."""
 SHORTEST_NOTICE, LONGEST_NOTICE = 120.0, 86400.0
 """Seconds from a notice to the end of a node: where the vendor does not say, and at most."""
+UNSEEN = 900.0
+"""Seconds without a pass after which it is not known what happened in between."""
 PROVISION = "own.provision"
 """The key in a scale-up's data for the group's own provision time, if it has one. The executor
 keeps keys with this prefix (operations/step_context.py)."""
@@ -31,6 +33,11 @@ STARTUP = "own.startup"
 LARGEST = "own.largest"
 """The key in a scale-up's data for the group's maximum when it was planned, from any source,
 for the events at its end."""
+
+
+def longest_gap(scan_interval: float) -> float:
+    """Return the seconds between two passes up to which what both saw holds in between."""
+    return max(UNSEEN, 3 * scan_interval)
 
 
 def provision_time(group: NodeGroup, options: Options) -> float:

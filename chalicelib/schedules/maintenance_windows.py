@@ -106,6 +106,13 @@ def is_open(window: WindowTimes, now: float) -> bool:
     return closes(window, now) is not None
 
 
+def last_span(window: WindowTimes, now: float) -> tuple[float, float] | None:
+    """Return when the window opened last, and when it closes or has closed; None: it never
+    opened."""
+    start = next(_openings(window, math.floor(now) + 1, reverse=True), None)
+    return None if start is None else (start, start + window.duration)
+
+
 def called(window: Window) -> str:
     """Return the name of a window for messages."""
     return window.name or window.cron

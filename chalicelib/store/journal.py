@@ -24,6 +24,8 @@ from chalicelib.store.errors import RowUnreadable, StoreError
 from chalicelib.store.gauge_ring import (
     EVERY,
     HOUR,
+    NO_EXTREMES,
+    Extremes,
     GaugePoint,
     added,
     continued,
@@ -31,6 +33,7 @@ from chalicelib.store.gauge_ring import (
     is_due,
     packed,
     unpacked,
+    with_extremes,
 )
 from chalicelib.store.table_client import (
     ConditionFailed,
@@ -244,15 +247,17 @@ class GaugeRings:
         overview: ClusterOverview | None = None,
         *,
         seen: float,
+        extremes: Extremes = NO_EXTREMES,
     ) -> None:
         """Store a point, and the overview. seen: when the last point was made, stored or not (epoch
-        seconds; 0.0: unknown). Raises StoreError."""
+        seconds; 0.0: unknown). extremes: of the passes since then, for that last point. Raises
+        StoreError."""
         row = self._row(GaugesRow, cluster, GAUGES) or GaugesRow(cluster, GAUGES, blob=b"")
         points = unpacked(row.blob)
         has_overview = self._wrote_overview(row, overview, point.at)
-        if not has_overview and not is_due(points, point, seen):
+        if not has_overview and not is_due(points, point, seen, extremes):
             return
-        points = continued(points, seen)
+        points = with_extremes(continued(points, seen), seen, extremes)
         if points and points[-1].at // HOUR < point.at // HOUR:
             old = self._row(GaugesRow, cluster, HOURS)
             hours = hourly(unpacked(old.blob) if old is not None else (), points, point.at)

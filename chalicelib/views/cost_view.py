@@ -18,6 +18,12 @@ from chalicelib.views.cluster_view import Instant, Money, view_of
 
 BEST_MOVES = 3
 MACHINES_ONLY = "Machines only: without disks, load balancers, traffic and the vendor's fees."
+SAVED_AGAINST = (
+    "Saved against keeping the nodes that consolidation, a schedule or low use removed, until as "
+    "many are bought again, at most 24 hours; spot nodes against their price on demand."
+)
+WEEK = "in 7 days"
+GIVEN_BACK = "nodes not needed any more within 24 hours after Outscaler bought them: no saving"
 PARTS = {
     "workload": "requested by pods",
     "daemonsets": "DaemonSets and static pods",
@@ -99,19 +105,51 @@ class BillView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SavingsView(msgspec.Struct, frozen=True, rename="camel"):
-    """What is saved: per hour now; since midnight, in seven days, since the
-    first of the month (UTC)."""
+    """What is saved: per hour now; since midnight, in seven days, since the first of the month
+    (UTC). given_back_*: what is no saving, apart from it. spot_*: the part of it that spot nodes
+    are."""
 
     currency: str
     rate: Money = msgspec.field(name="perHour")
     today: Money
     week: Money = msgspec.field(name="sevenDays")
     month: Money
+    given_back_today: Money
+    given_back_week: Money = msgspec.field(name="givenBackSevenDays")
+    given_back_month: Money
+    spot_today: Money
+    spot_week: Money = msgspec.field(name="spotSevenDays")
+    spot_month: Money
+
+    @property
+    def saved(self) -> tuple[tuple[str, float], ...]:
+        """Return each time with what is saved in it."""
+        return _by_time(self.today, self.week, self.month)
+
+    @property
+    def by_spot(self) -> tuple[tuple[str, float], ...]:
+        """Return the same for spot nodes; nothing where they saved nothing."""
+        return _unless_none(_by_time(self.spot_today, self.spot_week, self.spot_month))
+
+    @property
+    def given_back(self) -> tuple[tuple[str, float], ...]:
+        """Return the same for nodes given back; nothing where there were none."""
+        amounts = self.given_back_today, self.given_back_week, self.given_back_month
+        return _unless_none(_by_time(*amounts))
+
+
+def _by_time(today: float, week: float, month: float) -> tuple[tuple[str, float], ...]:
+    return (("today", today), (WEEK, week), ("this month", month))
+
+
+def _unless_none(by_time: tuple[tuple[str, float], ...]) -> tuple[tuple[str, float], ...]:
+    return by_time if any(amount for _, amount in by_time) else ()
 
 
 class CostView(msgspec.Struct, frozen=True, rename="camel"):
     """What a cluster costs at an instant. unpriced: machines without a price. moves: the
-    best of the last decision."""
+    best of the last decision. unpriced_removals: nodes removed in seven days that are in no
+    savings."""
 
     at: Instant
     bills: tuple[BillView, ...]
@@ -120,6 +158,21 @@ class CostView(msgspec.Struct, frozen=True, rename="camel"):
     savings_at: Instant
     moves: tuple[Move, ...]
     note: str = MACHINES_ONLY
+    unpriced_removals: int = 0
+    saved_against: str = SAVED_AGAINST
+
+    @property
+    def unpriced_words(self) -> str:
+        """Return how many removed nodes are in no savings, "" where there are none."""
+        if not self.unpriced_removals:
+            return ""
+        nodes = counted(self.unpriced_removals, "node")
+        are = (
+            "has no price to compare, and counts"
+            if self.unpriced_removals == 1
+            else "have no price to compare, and count"
+        )
+        return f"{nodes} removed in 7 days {are} nothing."
 
 
 def cost_view(bill: ClusterBill, plan: Plan | None) -> CostView:
@@ -131,6 +184,7 @@ def cost_view(bill: ClusterBill, plan: Plan | None) -> CostView:
         tuple(view_of(sums, SavingsView) for sums in bill.savings),
         Instant(bill.savings_at),
         best_moves(plan),
+        unpriced_removals=bill.unpriced_removals,
     )
 
 

@@ -49,7 +49,14 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.load import digest
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store import JournalEntry, Store
-from chalicelib.store.gauge_ring import EVERY, HOUR, POINTS, GaugePoint
+from chalicelib.store.gauge_ring import (
+    EVERY,
+    HOUR,
+    NO_EXTREMES,
+    POINTS,
+    Extremes,
+    GaugePoint,
+)
 from chalicelib.store.leases import PassFailure
 from infra.emulators.memory_table import MemoryAccount
 
@@ -191,7 +198,8 @@ def _busy(store: Store, hours: int) -> None:
     decided(store, "prod", plan, NOW - 22)
     slots = range(min(hours * 12, POINTS) - 1, 0, -1)
     for ago in [*(at * HOUR for at in range(hours, 24, -1)), *(slot * EVERY for slot in slots)]:
-        store.gauge_rings.add("prod", _point(NOW - ago), seen=NOW - ago - EVERY)
+        at = NOW - ago
+        store.gauge_rings.add("prod", _point(at), seen=at - EVERY, extremes=_burst(at))
     store.gauge_rings.add("prod", _point(NOW), overview(), seen=NOW - EVERY)
     operations = (
         _operation("grow-5be1f0a2", OperationKind.SCALE_UP, WEB, "poll", (12, 17)),
@@ -213,6 +221,14 @@ def _busy(store: Store, hours: int) -> None:
     lease = store.leases.acquire("prod", "example", 60.0)
     store.memory.save("prod", store.memory.load("prod"), memory, operations, lease)
     store.leases.release(lease, passed_at=NOW - 22)
+
+
+def _burst(at: float) -> Extremes:
+    """Return what passes before a point saw: a short burst of pods in the afternoon."""
+    if not 14.5 <= at / HOUR % 24 < 14.5 + EVERY / HOUR:
+        return NO_EXTREMES
+    nodes = _point(at).nodes
+    return Extremes(least_nodes=nodes - 2, nodes=nodes + 5, pending=24, wanted=nodes + 6)
 
 
 def _point(at: float) -> GaugePoint:
@@ -295,7 +311,18 @@ def overview() -> ClusterOverview:
 def bill() -> ClusterBill:
     """Return what `prod` costs: a fifth is free room, and half of that is headroom."""
     parts = CostParts(3_300_000, 2_310_000, 165_000, 99_000, 330_000, 363_000, 33_000)
-    savings = (Savings("USD", 96_000, 1_240_000, 9_870_000, 31_400_000),)
+    savings = (
+        Savings(
+            "USD",
+            96_000,
+            1_240_000,
+            9_870_000,
+            31_400_000,
+            given_back_today=2_130_000,
+            given_back_week=14_600_000,
+            given_back_month=41_250_000,
+        ),
+    )
     return ClusterBill(NOW - 22, (Bill("USD", parts, bound=2_640_000),), 0, savings, NOW - 1200)
 
 

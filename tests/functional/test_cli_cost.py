@@ -30,6 +30,7 @@ from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.replay.recorded_decision import RecordedDecision, encode, key_of
 from chalicelib.store import Store
 from chalicelib.store.gauge_ring import GaugePoint
+from chalicelib.views.cost_view import GIVEN_BACK, SAVED_AGAINST
 from tests.builders import ClusterBuilder, cluster, node
 from tests.functional import saved_cluster
 from tests.functional.conftest import ACCOUNT_NOW as NOW
@@ -58,6 +59,33 @@ def bill_of(builder: ClusterBuilder) -> ClusterBill:
     bill = cluster_bill(build_cluster_state(builder.snapshot(), Policy(SHOP), Memory(), NOW))
     assert bill is not None
     return msgspec.structs.replace(bill, at=NOW - 240)
+
+
+def keep(store: Store, left: CarryOver) -> None:
+    """Store what a pass carries over."""
+    lease = store.leases.acquire(SHOP, "pass", 60)
+    store.leases.release(lease, carry_over=carry_over.write(left), succeeded=True)
+
+
+def change(kind: OperationKind, name: str, ago: float, **fields: Any) -> None:
+    """Store an operation that went well."""
+    given = {"group": "workers", "price": 200_000, "currency": "EUR", **fields}
+    planned = new_operation(
+        id=name,
+        cluster=SHOP,
+        provider="test",
+        kind=kind,
+        plan="p",
+        created_at=NOW - ago,
+        **given,
+    )
+    clock = iter((NOW - ago,) * 50)
+    early = Store(ACCOUNT_TABLE, clock=lambda: next(clock))
+    lease = early.leases.acquire(SHOP, "pass", 60)
+    early.memory.save(SHOP, early.memory.load(SHOP), Memory(), (planned,), lease)
+    early.leases.release(lease)
+    running = early.operations.claim(SHOP, name, "act", 60)
+    early.operations.advance(running, running.with_status(state=OperationState.SUCCEEDED), "act")
 
 
 @pytest.fixture
@@ -92,25 +120,7 @@ def store(empty: Store) -> Store:
         shop().plan(), at=NOW - 60, cluster=SHOP, consolidation=ConsolidationReport("shadow", moves)
     )
     empty.journal.append(SHOP, plan_entry(plan))
-    planned = new_operation(
-        id="remove-1",
-        cluster=SHOP,
-        provider="test",
-        group="workers",
-        kind=OperationKind.DELETE_NODES,
-        plan="p",
-        created_at=NOW - 7200,
-        targets=(RemovalTarget("w-2", "w-2"),),
-        price=200_000,
-        currency="EUR",
-    )
-    memory, clock = Memory(), iter((NOW - 7200,) * 50)
-    early = Store(ACCOUNT_TABLE, clock=lambda: next(clock))
-    lease = early.leases.acquire(SHOP, "pass", 60)
-    early.memory.save(SHOP, early.memory.load(SHOP), memory, (planned,), lease)
-    early.leases.release(lease)
-    running = early.operations.claim(SHOP, "remove-1", "act", 60)
-    early.operations.advance(running, running.with_status(state=OperationState.SUCCEEDED), "act")
+    change(OperationKind.DELETE_NODES, "remove-1", 7200, targets=(RemovalTarget("w-2", "w-2"),))
     lease = empty.leases.acquire(SHOP, "pass", 60)
     left = carry_over.write(CarryOver(decided=NOW - 60))
     empty.leases.release(
@@ -179,6 +189,9 @@ GROUP     MACHINES   PER HOUR   REQUESTED   OTHER   WANTED   AVOIDABLE   NOT USA
 Workers          2     0.4000      0.1500    0.00     0.00      0.2500         0.00
 
 Saved: 0.2000 EUR per hour now, 0.4000 today, 0.4000 in 7 days, 0.4000 this month (UTC)
+
+Saved against keeping the nodes that consolidation, a schedule or low use removed, until as many \
+are bought again, at most 24 hours; spot nodes against their price on demand.
 
 Best moves
 MOVE                          SAVES PER HOUR   SCORE   STATE
@@ -252,12 +265,99 @@ def test_cost_for_programs_has_stable_keys(store: Store, capsys: Said) -> None:
         "at": "2026-11-18T11:02:40Z",
         "unpriced": 1,
         "savings": [
-            {"currency": "EUR", "perHour": 0.2, "today": 0.4, "sevenDays": 0.4, "month": 0.4}
+            {
+                "currency": "EUR",
+                "perHour": 0.2,
+                "today": 0.4,
+                "sevenDays": 0.4,
+                "month": 0.4,
+                "givenBackToday": 0.0,
+                "givenBackSevenDays": 0.0,
+                "givenBackMonth": 0.0,
+                "spotToday": 0.0,
+                "spotSevenDays": 0.0,
+                "spotMonth": 0.0,
+            }
         ],
+        "savedAgainst": SAVED_AGAINST,
+        "unpricedRemovals": 0,
         "savingsAt": "2026-11-18T11:06:40Z",
         "note": "Machines only: without disks, load balancers, traffic and the vendor's fees.",
-        "savedInDays": {"days": 1, "byCurrency": {"EUR": 0.4}},
+        "savedInDays": {
+            "days": 1,
+            "byCurrency": {"EUR": 0.4},
+            "givenBackByCurrency": {"EUR": 0.0},
+        },
     }
+
+
+@pytest.mark.parametrize(
+    ("days", "times"),
+    [
+        ("7", ["0.4000 today", "0.4000 in 7 days", "0.4000 this month (UTC)"]),
+        (
+            "30",
+            ["0.4000 today", "0.4000 in 30 days", "0.4000 in 7 days", "0.4000 this month (UTC)"],
+        ),
+    ],
+)
+def test_savings_of_days_are_printed_once(
+    store: Store, capsys: Said, days: str, times: list[str]
+) -> None:
+    (line,) = lines_of(printed(capsys, "cost", SHOP, "--days", days), "Saved: ")
+    assert line == f"Saved: 0.2000 EUR per hour now, {', '.join(times)}"
+
+
+def lines_of(text: str, begin: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(begin)]
+
+
+def test_burst_nodes_are_given_back_and_apart_from_what_is_saved(
+    store: Store, capsys: Said
+) -> None:
+    change(OperationKind.SCALE_UP, "grow-1", 5 * 3600, from_size=1, to_size=3)
+    text = printed(capsys, "cost", SHOP)
+    assert lines_of(text, "Saved: ")[0].startswith("Saved: 0.00 EUR per hour now, 0.00 today")
+    (line,) = lines_of(text, "Given back: ")
+    amounts, _, words = line.removeprefix("Given back: ").partition(": ")
+    assert amounts == "0.4000 EUR today, 0.4000 in 7 days, 0.4000 this month (UTC)"
+    assert words == GIVEN_BACK
+    (sums,) = answer(capsys, "cost", SHOP)["savings"]
+    assert (sums["today"], sums["givenBackToday"]) == (0.0, 0.4)
+
+
+def test_savings_of_two_currencies_are_two_lines(store: Store, capsys: Said) -> None:
+    target = (RemovalTarget("x", "x"),)
+    other = {"targets": target, "currency": "CNY", "price": 1_000_000, "group": "other"}
+    change(OperationKind.DELETE_NODES, "remove-2", 3600, **other)
+    starts = [line.split(",")[0] for line in lines_of(printed(capsys, "cost", SHOP), "Saved: ")]
+    assert starts == ["Saved: 1.00 CNY per hour now", "Saved: 0.2000 EUR per hour now"]
+
+
+def test_removals_without_a_price_count_nothing_and_are_said(store: Store, capsys: Said) -> None:
+    target = (RemovalTarget("x", "x"),)
+    unknown = {"targets": target, "currency": "", "price": 0, "group": "other"}
+    change(OperationKind.DELETE_NODES, "remove-2", 3600, **unknown)
+    text = printed(capsys, "cost", SHOP)
+    assert "1 node removed in 7 days has no price to compare, and counts nothing." in text
+    assert answer(capsys, "cost", SHOP)["unpricedRemovals"] == 1
+
+
+def test_nothing_is_saved_since_the_last_pass_where_passes_have_stopped(
+    store: Store, capsys: Said
+) -> None:
+    keep(store, CarryOver(ring_at=NOW - 3600))
+    (line,) = lines_of(printed(capsys, "cost", SHOP), "Saved: ")
+    assert line.startswith("Saved: 0.00 EUR per hour now, 0.2000 today")
+
+
+def test_what_spot_nodes_saved_is_part_of_what_is_saved(store: Store, capsys: Said) -> None:
+    keep(store, CarryOver(ring_at=NOW - 60, spot_open={"EUR": 500_000.0}))
+    text = printed(capsys, "cost", SHOP)
+    assert "0.9000 today" in lines_of(text, "Saved: ")[0]
+    assert lines_of(text, "Of it by spot nodes: ") == [
+        "Of it by spot nodes: 0.5000 EUR today, 0.5000 in 7 days, 0.5000 this month (UTC)"
+    ]
 
 
 def test_cost_without_a_bill_says_why(empty: Store, capsys: Said) -> None:

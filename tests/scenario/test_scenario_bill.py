@@ -50,3 +50,28 @@ def test_removal_of_an_unneeded_node_is_a_saving(world: ScenarioWorld) -> None:
     page = world.get("/metrics")["body"]
     assert f'outscaler_cost_per_hour{{cluster="shop",currency="EUR"}} {price:g}' in page
     assert 'outscaler_savings_total{cluster="shop",currency="EUR"}' in page
+
+
+@scenario(grain=60.0)
+def test_burst_that_comes_and_goes_is_given_back_and_its_peak_stays(world: ScenarioWorld) -> None:
+    """Pods need three nodes for half an hour: these save nothing when they go. The page has the
+    peak of the waiting pods, which was over before the next point of the charts."""
+    world.apply_policy(document(prices=PRICES))
+    world.seed(objects.machine_deployment("workers", 1, 1, 5))
+    world.minutes(6)
+    world.seed(objects.deployment("burst", replicas=6, cpu="1500m"))
+    world.minutes(30)
+    assert world.ended("grow")
+    world.scale("burst", 0)
+    world.step_until(lambda: len(world.ended("remove")) >= 2, limit=3600, every=60)
+    world.minutes(130)
+
+    [savings] = cost_of(world)["savings"]
+    assert (savings["perHour"], savings["today"], savings["sevenDays"]) == (0.0, 0.0, 0.0)
+    assert savings["givenBackToday"] > 0
+    page = world.get("/metrics")["body"]
+    assert "outscaler_savings_total" not in page
+    passed = world.store.scan_states.last("shop", points=True)
+    assert passed is not None
+    assert max(point.bounds.pending for point in passed.points) == 4
+    assert max(hour.bounds.pending for hour in passed.hours) == 4

@@ -18,6 +18,8 @@ import msgspec
 
 from chalicelib import __version__
 from chalicelib.providers.clusterapi import settings
+from chalicelib.store.gauge_ring import Extremes
+from chalicelib.views.cost_view import SAVED_AGAINST
 from tests.source_trees import ROOT, module_name, sources
 
 OTHERS = {"__pycache__", "cli", "page"}
@@ -43,6 +45,7 @@ EXPECTED: dict[str, object] = {
     "WorkloadCost.names": 1,
     "Bill.bound": -1,
     "CostView.note": "Machines only: without disks, load balancers, traffic and the vendor's fees.",
+    "CostView.saved_against": SAVED_AGAINST,
     "NodeGroup.billed_per": 1.0,
     "Price.source": "policy",
     "AlicloudSettings.read_prices": True,
@@ -82,6 +85,7 @@ EXPECTED: dict[str, object] = {
     "GaugePoint.cpu": -1,
     "GaugePoint.memory": -1,
     "GaugePoint.cost": -1.0,
+    **dict.fromkeys((f"Extremes.{name}" for name in Extremes.__struct_fields__), -1),
     "NodeOverview.group": -1,
     "NodeOverview.cpu": -1,
     "NodeOverview.memory": -1,
@@ -298,6 +302,8 @@ NAMES = {
     "BillView.overcommitted": "overcommittedNodes",
     "SavingsView.rate": "perHour",
     "SavingsView.week": "sevenDays",
+    "SavingsView.given_back_week": "givenBackSevenDays",
+    "SavingsView.spot_week": "spotSevenDays",
     "Annotations.safe_to_evict": "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "Annotations.safe_local_volumes": (
         "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"

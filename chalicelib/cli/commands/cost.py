@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,15 +29,26 @@ from chalicelib.cli.store_access import (
     open_store,
     stored_policy,
 )
-from chalicelib.journal import savings
-from chalicelib.model.cluster_bill import ClusterBill
+from chalicelib.journal import carry_over, savings
+from chalicelib.model.cluster_bill import MILLION, ClusterBill, SavingsNotes
 from chalicelib.model.errors import BadInput
 from chalicelib.model.plan import Plan
 from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.load import load
+from chalicelib.policy.timeouts import longest_gap
 from chalicelib.reasons.words import counted
 from chalicelib.views.cluster_view import as_json
-from chalicelib.views.cost_view import PARTS, BillView, CostView, MachinesView, cost_view, move_text
+from chalicelib.views.cost_view import (
+    GIVEN_BACK,
+    PARTS,
+    WEEK,
+    BillView,
+    CostView,
+    MachinesView,
+    cost_view,
+    move_text,
+)
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
@@ -116,7 +127,9 @@ def run(args: argparse.Namespace) -> int:
         from chalicelib.cli.policy_cost import show
 
         return show(args)
-    folder, names, days = Path(args.name), dict[str, str](), dict[str, float]()
+    folder, names = Path(args.name), dict[str, str]()
+    days: dict[str, float] = {}
+    given_back: dict[str, float] = {}
     plan: Plan | None
     if args.name and folder.is_dir():
         if args.days:
@@ -133,15 +146,16 @@ def run(args: argparse.Namespace) -> int:
         args.name = args.name or only_cluster(store, "outscaler cost")
         stored_policy(store, args.name)
         bill, plan, names = _stored(store, args.name)
-        bill, days = _with_savings(store, args.name, bill, args.days)
+        bill, days, given_back = _with_savings(store, args.name, bill, args.days)
     view = cost_view(bill, plan)
     data = {"cluster": args.name, **as_json(view)}
     if args.days:
-        data["savedInDays"] = {"days": args.days, "byCurrency": days}
+        amounts = {"byCurrency": days, "givenBackByCurrency": given_back}
+        data["savedInDays"] = {"days": args.days, **amounts}
     emit(
         "table" if args.output == "wide" else args.output,
         data,
-        lambda: _blocks(args, view, names, days),
+        lambda: _blocks(args, view, names, days, given_back),
     )
     return 0
 
@@ -181,32 +195,56 @@ def _stored(store: Store, cluster: str) -> tuple[ClusterBill, Plan | None, dict[
 
 def _with_savings(
     store: Store, cluster: str, bill: ClusterBill, days: int
-) -> tuple[ClusterBill, dict[str, float]]:
-    """Return the bill with the savings of now, and what was saved in so many days, by currency."""
+) -> tuple[ClusterBill, dict[str, float], dict[str, float]]:
+    """Return the bill with the savings of now, and what was saved and given back in so many days,
+    by currency."""
     now = time.time()
-    memory = store.memory.look(cluster)
-    entries = savings.entries(store.operations.ended(cluster), now, savings.under_way(memory))
-    sums = savings.savings(entries, now)
-    amounts = {
-        item.currency: round(
-            sum(
-                entry.saved(now - days * savings.DAY, now)
-                for entry in entries
-                if entry.currency == item.currency
-            )
-            / 1e6,
-            6,
-        )
-        for item in sums
-    }
-    return msgspec.structs.replace(bill, savings=sums, savings_at=now), amounts
+    operations = store.operations.ended(cluster)
+    under_way = savings.under_way(store.memory.look(cluster))
+    notes, is_seen = _notes(store, cluster, now)
+    entries = savings.entries(operations, now, under_way, notes)
+    rates = savings.spot_rates(bill) if is_seen else {}
+    sums = tuple(
+        msgspec.structs.replace(item, rate=item.rate + rates.get(item.currency, 0))
+        for item in savings.savings(entries, now)
+    )
+    saved, given_back = {}, {}
+    since = now - days * savings.DAY
+    for item in sums:
+        own = [entry for entry in entries if entry.currency == item.currency]
+        of_days = savings.amount(own, since, now)
+        given_back_of_days = savings.amount(own, since, now, (savings.GIVEN_BACK,))
+        saved[item.currency] = round(of_days / MILLION, 6)
+        given_back[item.currency] = round(given_back_of_days / MILLION, 6)
+    unpriced = savings.unpriced_removals(operations, now - 7 * savings.DAY)
+    new_bill = msgspec.structs.replace(
+        bill, savings=sums, savings_at=now, unpriced_removals=unpriced
+    )
+    return new_bill, saved, given_back
+
+
+def _notes(store: Store, cluster: str, now: float) -> tuple[SavingsNotes, bool]:
+    """Return what passes noted, and whether they are still made; otherwise there is a gap since the
+    last one."""
+    passed = store.scan_states.last(cluster)
+    left = carry_over.read(passed.carry_over if passed is not None else b"")
+    notes = savings.with_spot(left.notes, left.spot_open, left.ring_at)
+    policy, _ = load(stored_policy(store, cluster).text, place=cluster)
+    is_seen = not left.ring_at or now - left.ring_at <= longest_gap(policy.scan_interval)
+    if not is_seen:  # nothing counts from the last pass on
+        notes = savings.with_gap(notes, left.ring_at, now + savings.DAY)
+    return notes, is_seen
 
 
 # -- for people
 
 
 def _blocks(
-    args: argparse.Namespace, view: CostView, names: Mapping[str, str], days: Mapping[str, float]
+    args: argparse.Namespace,
+    view: CostView,
+    names: Mapping[str, str],
+    days: Mapping[str, float],
+    given_back: Mapping[str, float],
 ) -> Iterator[Block]:
     now = time.time()
     for bill in view.bills:
@@ -233,14 +271,7 @@ def _blocks(
         if bill.overcommitted:
             count = counted(bill.overcommitted, "node")
             yield f"The pods of {count} request more than there is; they count as what there is."
-    for saved in view.savings:
-        own = days.get(saved.currency, 0.0)
-        span = f"{_money(own, '')} in {counted(args.days, 'day')}, " if args.days else ""
-        yield (
-            f"Saved: {_money(saved.rate, saved.currency)} per hour now, "
-            f"{_money(saved.today, '')} today, {span}"
-            f"{_money(saved.week, '')} in 7 days, {_money(saved.month, '')} this month (UTC)"
-        )
+    yield from _saved(args, view, days, given_back)
     rows = tuple(
         (move_text(move, names), _money(move.saves, move.currency), f"{move.score:.2f}", move.state)
         for move in view.moves
@@ -252,6 +283,44 @@ def _blocks(
         right=frozenset({1, 2}),
     )
     yield view.note
+
+
+def _saved(
+    args: argparse.Namespace,
+    view: CostView,
+    days: Mapping[str, float],
+    given_back: Mapping[str, float],
+) -> Iterator[str]:
+    """Yield what was saved, against what, and what is no saving; nothing where nothing was removed
+    and no spot node runs."""
+    for sums in view.savings:
+        currency = sums.currency
+        saved = _by_time(sums.saved, args.days, days.get(currency, 0.0))
+        yield f"Saved: {_money(sums.rate, currency)} per hour now, {saved}"
+        if sums.by_spot:
+            yield f"Of it by spot nodes: {_by_time(sums.by_spot, 0, 0.0, currency)}"
+        if sums.given_back:
+            of_days = given_back.get(currency, 0.0)
+            returned = _by_time(sums.given_back, args.days, of_days, currency)
+            yield f"Given back: {returned}: {GIVEN_BACK}"
+    if view.savings:
+        yield view.saved_against
+    if view.unpriced_words:
+        yield view.unpriced_words
+
+
+def _by_time(
+    amounts: Iterable[tuple[str, float]], days: int, of_days: float, currency: str = ""
+) -> str:
+    """Return amounts with their times, and that of --days after today's, unless it is one of
+    them."""
+    today, *longer = amounts
+    span = f"in {counted(days, 'day')}"
+    own = [(span, of_days)] if days and span != WEEK else []
+    texts = []
+    for at, (time_word, amount) in enumerate((today, *own, *longer)):
+        texts.append(f"{_money(amount, '' if at else currency)} {time_word}")
+    return f"{', '.join(texts)} (UTC)"
 
 
 def _parts(bill: BillView) -> Table:

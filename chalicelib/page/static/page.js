@@ -44,11 +44,14 @@
   const numbers = (text) => (text ? text.split(",").map((one) => (one === "" ? null : Number(one))) : []);
   const hasValues = (values) => values.some((one) => one !== null);
 
+  // bands: from the least to the most of a line's time; a line without a least begins its band itself.
   const CHARTS = {
-    nodes: { height: 230, least: 4, marks: true, series: [["nodes", "ready", "--blue", true], ["wanted", "wanted", "--muted", false, [5, 4]]] },
-    shares: { height: 170, most: 100, unit: "%", series: [["cpu", "cpu", "--blue"], ["memory", "memory", "--orange"]] },
-    pods: { height: 170, least: 4, series: [["pending", "waiting", "--orange"]] },
-    cost: { height: 170, money: true, series: [["cost", "an hour", "--blue"]] },
+    nodes: { height: 230, least: 4, marks: true, series: [["nodes", "ready", "--blue", true], ["wanted", "wanted", "--muted", false, [5, 4]]],
+      bands: [["nodes", "nodesLeast", "nodesMost", "--blueband"]] },
+    shares: { height: 170, most: 100, unit: "%", series: [["cpu", "cpu", "--blue"], ["memory", "memory", "--orange"]],
+      bands: [["cpu", "", "cpuMost", "--blueband"], ["memory", "", "memoryMost", "--orangeband"]] },
+    pods: { height: 170, least: 4, series: [["pending", "waiting", "--orange", true]] },
+    cost: { height: 170, money: true, series: [["cost", "an hour", "--blue"]], bands: [["cost", "", "costMost", "--blueband"]] },
     size: { height: 190, least: 4, series: [["nodes", "nodes", "--blue", true]] },
   };
 
@@ -56,6 +59,17 @@
     if (value === null || value === undefined) return "–";
     if (CHARTS[kind].money) return unit + value.toFixed(2);
     return value + (CHARTS[kind].unit || "");
+  }
+
+  // The bands of a chart whose edges differ from the line: its name, and both edges.
+  function bandsOf(chart, charts) {
+    const bands = [];
+    for (const [name, least, most, colour] of chart.bands || []) {
+      if (!charts.dataset[least] && !charts.dataset[most]) continue;
+      const edge = (key) => numbers(charts.dataset[key] || charts.dataset[name]);
+      bands.push({ name, least: edge(least), most: edge(most), hasLeast: Boolean(least), colour });
+    }
+    return bands;
   }
 
   // One tick is a round part of a day in local time: 04:00, not 03:20.
@@ -81,6 +95,7 @@
     const kind = figure.dataset.chart, chart = CHARTS[kind], unit = figure.dataset.unit || "";
     const columns = chart.series.map(([name]) => numbers(charts.dataset[name]));
     if (!columns.some(hasValues)) { figure.hidden = true; return null; }
+    const bands = bandsOf(chart, charts);
     const begin = Number(charts.dataset.begin), every = Number(charts.dataset.every);
     const times = charts.dataset.times ? numbers(charts.dataset.times) : columns[0].map((_, at) => begin + at * every);
     const marks = chart.marks ? [...document.querySelectorAll(".marks [data-at]")].map((one) => ({
@@ -98,6 +113,7 @@
 
     const axis = { stroke: () => css("--muted"), font: "11px system-ui, sans-serif", grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false } };
     const stepped = uPlot.paths.stepped({ align: 1 });
+    const edge = { stroke: "transparent", width: 0, paths: stepped, points: { show: false }, spanGaps: false };
     const options = {
       width: Math.max(plot.clientWidth, 200), height: chart.height, legend: { show: false }, padding: [chart.marks ? 16 : 10, 22, 0, 0],
       cursor: { y: false, drag: { setScale: false, x: false, y: false }, sync: { key: "charts" }, points: { size: 7 } },
@@ -107,12 +123,20 @@
         Object.assign({}, axis, { size: 46, space: 30, incrs: chart.money ? undefined : [1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10000],
           values: (u, ticks) => ticks.map((one) => chart.money ? unit + (one < 10 ? one.toFixed(2) : one) : one + (chart.unit || "")) })],
       series: [{}].concat(chart.series.map(([, label, colour, filled, dash]) => ({ label, stroke: () => css(colour), width: 1.8,
-        fill: filled ? () => css("--area") : undefined, dash, paths: stepped, points: { show: false }, spanGaps: false }))),
+        fill: filled ? () => css(colour === "--orange" ? "--orangearea" : "--area") : undefined, dash, paths: stepped, points: { show: false },
+        spanGaps: false }))).concat(bands.flatMap(() => [edge, edge])),
+      bands: bands.map((band, at) => ({ series: [columns.length + 1 + 2 * at, columns.length + 2 + 2 * at], fill: () => css(band.colour) })),
       hooks: { setCursor: [(u) => tell(u.cursor.idx)], ready: [(u) => showMarks(u)], setSize: [(u) => showMarks(u)] },
     };
 
+    function range(band, values, at) {
+      if (!band || (band.least[at] === values[at] && band.most[at] === values[at])) return "";
+      const most = shownValue(kind, unit, band.most[at]);
+      return " (" + (band.hasLeast ? shownValue(kind, unit, band.least[at]) + " to " : "up to ") + most + ")";
+    }
     function text(at) {
-      const parts = chart.series.map(([, label], series) => label + " " + shownValue(kind, unit, columns[series][at]))
+      const parts = chart.series.map(([name, label], series) =>
+        label + " " + shownValue(kind, unit, columns[series][at]) + range(bands.find((band) => band.name === name), columns[series], at))
         .filter((_, series) => hasValues(columns[series]));
       const near = marks.filter((mark) => mark.at >= times[at] && mark.at < (times[at + 1] || Infinity));
       return when(new Date(times[at] * 1000)) + " " + zone(new Date(times[at] * 1000)) + " · " + parts.join(" · ") +
@@ -136,7 +160,7 @@
         u.over.append(sign);
       }
     }
-    const u = new uPlot(options, [times].concat(columns), plot);
+    const u = new uPlot(options, [times].concat(columns, bands.flatMap((band) => [band.most, band.least])), plot);
     const move = (at) => u.setCursor({ left: u.valToPos(times[at], "x"), top: 10 });
     plot.addEventListener("keydown", (event) => {
       const last = times.length - 1, at = Number(plot.getAttribute("aria-valuenow"));

@@ -56,7 +56,8 @@ SCAN_INTERVAL = (5.0, 3600.0)
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One cluster's policy in force. providers: each provider's own settings as validated text
-    values. pauses: what an operator has paused now; never part of a document. node_lifecycle: None:
+    values. pauses: what an operator has paused now; own_minimums: of node_groups, before schedules
+    have replaced them; None: none has. Both are never part of a document. node_lifecycle: None:
     nodes may grow old, drift and be sick. spot: None: interruptions are only reported.
     document_order: providers and options are declared in tables of their own (document.py)."""
 
@@ -183,6 +184,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     ] = ClusterReading.CHANGES
     version: int = 0
     pauses: tuple[Pause, ...] = ()
+    own_minimums: dict[str, int] | None = None
 
 
 def in_mode(policy: Policy, word: str) -> Policy:

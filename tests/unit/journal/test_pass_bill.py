@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.journal import metrics
+from chalicelib.journal import carry_over, metrics
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.metrics import key
 from chalicelib.journal.recorder import Recorder, record_plan
@@ -17,10 +17,11 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Metrics, Policy
+from chalicelib.policy.settings.spot import Spot
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.leases import LastPass
 from infra.emulators.memory_table import MemoryAccount
-from tests.builders import ClusterBuilder
+from tests.builders import ClusterBuilder, node
 from tests.unit.journal.support import Pages, ended, plan
 
 START = 1_799_971_200.0  # midnight, UTC
@@ -34,7 +35,8 @@ class BilledPasses:
 
     def __init__(self, price: float = 0.5, **options: Any) -> None:
         self.now, self.price, self.options = START, price, Options(**options)
-        self.left, self.trouble, self.reads = CarryOver(), "", 0
+        self.on_demand = 0.0  # the price of a spot node's type on demand; 0: the node is no spot
+        self.left, self.trouble, self.reads, self.last = CarryOver(), "", 0, ""
         self.operations: list[Operation] = []
         self.error: Exception | None = None
         self.memory = Memory()
@@ -48,14 +50,17 @@ class BilledPasses:
         return self.operations
 
     def state(self) -> ClusterState:
-        builder = ClusterBuilder().node("n", "4", "16Gi", group="g")
-        builder.group("g", price=self.price, currency="EUR").running(
+        labels = {"node.kubernetes.io/instance-type": "large"}
+        builder = ClusterBuilder().node("n", "4", "16Gi", group="g", labels=labels)
+        builder.group("g", price=self.price, currency="EUR", spot=self.on_demand > 0).running(
             "n", 1, "2", "8Gi", namespace="shop"
         )
+        if self.on_demand:
+            large = node("t", "4", "16Gi", labels=labels)
+            builder.group("dear", price=self.on_demand, currency="EUR", template=large)
         snapshot = msgspec.structs.replace(builder.snapshot(), cluster=NAME, taken_at=self.now)
-        return build_cluster_state(
-            snapshot, Policy(NAME, options=self.options), self.memory, self.now
-        )
+        policy = Policy(NAME, options=self.options, spot=Spot() if self.on_demand else None)
+        return build_cluster_state(snapshot, policy, self.memory, self.now)
 
     def make(self, after: float = 0.0) -> BilledPasses:
         """Makes a pass after so many seconds."""
@@ -71,9 +76,10 @@ class BilledPasses:
         )
         state = self.state()
         result = record_plan(
-            plan(self.now), state.snapshot, recorder, self.left, "", seconds={}, state=state
+            plan(self.now), state.snapshot, recorder, self.left, self.last, seconds={}, state=state
         )
         self.left, self.trouble = result.left, "; ".join(result.trouble)
+        self.last = result.decision
         return self
 
     def removed(self, minutes_ago: float = 0.0) -> BilledPasses:
@@ -174,3 +180,73 @@ def test_stored_bill_stands_while_nothing_changes() -> None:
     first = passes.bill
     assert passes.make(5 * MINUTE).bill == first
     assert isinstance(passes.store.scan_states.last(NAME, points=True), LastPass | None)
+
+
+def spot_passes() -> BilledPasses:
+    """A spot node of 0.5 whose type costs 0.8 on demand."""
+    passes = BilledPasses()
+    passes.on_demand = 0.8
+    return passes.make()
+
+
+def test_spot_node_saves_the_difference_to_on_demand_while_passes_see_it() -> None:
+    passes = spot_passes()
+    for _ in range(25):
+        passes.make(5 * MINUTE)
+    bill = passes.bill
+    assert bill is not None
+    assert [(sums.rate, sums.today, sums.spot_today) for sums in bill.savings] == [
+        (300_000, 600_000, 600_000)
+    ]
+    assert passes.left.counts[SAVED] == 0.6
+
+
+def test_spot_node_saves_nothing_while_no_passes_are_made() -> None:
+    passes = spot_passes()
+    for _ in range(12):
+        passes.make(5 * MINUTE)
+    passes.make(10 * HOUR)
+    for _ in range(12):
+        passes.make(5 * MINUTE)
+    assert [sums.today for sums in passes.left.savings] == [600_000]
+
+
+def test_spot_node_that_is_gone_saves_nothing_more() -> None:
+    passes = spot_passes()
+    for _ in range(12):
+        passes.make(5 * MINUTE)
+    passes.on_demand = 0.0
+    for _ in range(36):
+        passes.make(5 * MINUTE)
+    (sums,) = passes.left.savings
+    assert (sums.rate, sums.today) == (0, 300_000)
+
+
+def test_savings_of_spot_end_with_the_day_and_stay_in_the_month() -> None:
+    passes = spot_passes()
+    for _ in range(26 * 12):
+        passes.make(5 * MINUTE)
+    (sums,) = passes.left.savings
+    assert (sums.spot_today, sums.spot_week) == (600_000, 7_800_000)
+    assert sums.spot_month == sums.month == 7_800_000
+
+
+def test_removal_saves_nothing_while_no_passes_are_made() -> None:
+    passes = BilledPasses().make().removed()
+    for _ in range(12):
+        passes.make(5 * MINUTE)
+    passes.make(20 * HOUR)
+    (sums,) = passes.left.savings
+    assert (sums.rate, sums.today) == (500_000, 500_000)
+
+
+def test_notes_of_savings_are_read_back_and_ignored_by_other_releases() -> None:
+    passes = spot_passes()
+    for _ in range(30):
+        passes.make(5 * MINUTE)
+    passes.make(20 * HOUR)
+    read = carry_over.read(carry_over.write(passes.left))
+    assert (read.notes, read.spot_open) == (passes.left.notes, passes.left.spot_open)
+    assert read.notes.spot
+    assert read.notes.gaps
+    assert carry_over.read(carry_over.write(CarryOver(decided=1.0))) == CarryOver(decided=1.0)

@@ -113,6 +113,8 @@ SAFE_ATTRIBUTES = frozenset(
         ),
         *("data-now", "data-swap", "data-times", "data-unit"),
         *("data-nodes", "data-wanted", "data-pending", "data-cpu", "data-memory", "data-cost"),
+        *("data-nodes-least", "data-nodes-most"),
+        *("data-cpu-most", "data-memory-most", "data-cost-most"),
     }
 )
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 import hashlib
 import re
 
+import msgspec
 import pytest
 
 from chalicelib.page import charts
 from chalicelib.page.assets import FOLDER, asset, assets
 from chalicelib.store import JournalEntry
-from chalicelib.store.gauge_ring import EVERY, HOUR, GaugePoint
+from chalicelib.store.gauge_ring import EVERY, HOUR, Extremes, GaugePoint
 from infra.emulators.example_clusters import NOW
 
 
@@ -116,6 +117,38 @@ def test_charts_of_a_new_cluster_begin_with_an_hour(minutes: int, key: str) -> N
     assert charts.first_span(points, (), NOW) == key
     assert charts.first_span((), (), NOW) == "24h"
     assert charts.first_span(points, [point(2, every=HOUR)], NOW) == "24h"
+
+
+BURST = Extremes(least_nodes=1, nodes=9, pending=20, wanted=9, cpu=97)
+
+
+def test_chart_shows_what_was_between_two_points() -> None:
+    points = [point(at) for at in range(11, -1, -1)]
+    points[4] = msgspec.structs.replace(points[4], extremes=BURST)
+    drawn = charts.charts(charts.span_of("1h"), points, (), (), NOW)
+
+    def values(name: str) -> set[str]:
+        return set(drawn.columns[name].split(","))
+
+    assert drawn.columns["nodes-least"] == "3,3,3,3,1,3,3,3,3,3,3,3"
+    assert drawn.columns["nodes-most"] == "3,3,3,3,9,3,3,3,3,3,3,3"
+    assert drawn.columns["pending"] == "0,0,0,0,20,0,0,0,0,0,0,0"
+    assert (values("wanted"), values("cpu"), values("cpu-most")) == (
+        {"4", "9"},
+        {"50"},
+        {"50", "97"},
+    )
+    assert not {"memory-most", "cost-most"} & drawn.columns.keys(), "these are the lines"
+    assert max(row.pending for row in drawn.rows) == 20
+    assert min(row.least_nodes for row in drawn.rows) == 1
+
+
+@pytest.mark.parametrize("key", ["7d", "14d"])
+def test_peak_of_the_hour_that_is_not_over_is_in_the_chart_of_weeks(key: str) -> None:
+    last = msgspec.structs.replace(point(0), extremes=BURST)
+    drawn = charts.charts(charts.span_of(key), [last], [point(2, every=HOUR)], (), NOW)
+    assert drawn.columns["pending"].endswith("0,,20")
+    assert (drawn.rows[0].pending, drawn.rows[0].least_nodes, drawn.rows[0].nodes) == (20, 1, 9)
 
 
 def test_table_of_a_chart_has_the_most_waiting_pods_of_a_row() -> None:

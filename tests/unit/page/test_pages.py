@@ -13,6 +13,7 @@ import pytest
 
 from chalicelib.journal.journal import plan_entry
 from chalicelib.journal.metrics import key
+from chalicelib.model.cluster_bill import Bill, CostParts
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.plan import (
     ConsolidationReport,
@@ -253,8 +254,29 @@ def test_cost_is_shown_where_prices_are_known(store: Store) -> None:
     unpriced = tuple(msgspec.structs.replace(row, price=None) for row in cluster.groups[:1])
     partly = msgspec.structs.replace(cluster, groups=unpriced + cluster.groups[1:])
     assert costs(partly) == [("$3.13", "without 13 nodes of unknown price")]
+    bill = cluster.overview.bill
+    assert bill is not None
+    yuan = Bill("CNY", CostParts(paid=7_200_000))
+    two = msgspec.structs.replace(bill, bills=(*bill.bills, yuan))
+    both = msgspec.structs.replace(cluster.overview, bill=two)
+    assert costs(msgspec.structs.replace(cluster, overview=both)) == [("$3.13", "and 7.20 CNY")]
     free = msgspec.structs.replace(cluster.points[-1], cost=0.0)
     assert costs(msgspec.structs.replace(cluster, points=(free,))) == []
+
+
+def test_what_a_burst_cost_is_no_saving_on_the_page(store: Store) -> None:
+    page = words(get(store, "/clusters/prod"))
+    for sentence in (
+        "given back $2.13 today, $14.60 in 7 days, $41.25 this month",
+        "Saved against keeping the nodes that consolidation, a schedule or low use removed",
+        "Given back: nodes not needed any more within 24 hours after Outscaler bought them",
+    ):
+        assert sentence in page
+
+
+def test_peak_between_two_points_is_in_the_table_of_the_charts() -> None:
+    page = words(get(example(hours=24), "/clusters/prod"))
+    assert re.search(r"18\N{EN DASH}25 26 24 \d+%", page), "ready, wanted and waiting of that hour"
 
 
 def test_cost_is_divided_with_savings_and_the_best_moves(store: Store) -> None:

@@ -27,9 +27,7 @@ from chalicelib.plan.removal.simulate import Search, SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.policy.settings.consolidation import ConsolidationMode
-
-UNSEEN = 900.0
-"""Seconds without a pass after which it is unknown whether a node was needed in between."""
+from chalicelib.policy.timeouts import longest_gap
 
 
 class Unneeded:
@@ -136,8 +134,7 @@ def unneeded_timer(
     unneeded for at least this many seconds."""
     if node_memory.unneeded_since:
         unseen = state.now - node_memory.confirmed_at
-        longest_gap = max(UNSEEN, 3 * state.policy.scan_interval)
-        pause = unseen if unseen > longest_gap else 0.0
+        pause = unseen if unseen > longest_gap(state.policy.scan_interval) else 0.0
         since = min(state.now, node_memory.unneeded_since + pause)
     else:
         since = _tainted_since(node, state)
