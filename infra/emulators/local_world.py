@@ -239,6 +239,11 @@ class LocalWorld:
 
     # -- content
 
+    @property
+    def published(self) -> list[tuple[str, str]]:
+        """Return what the SNS topics have received: (topic, text), the oldest first."""
+        return self._account.topics.published
+
     def without_large_function(self) -> None:
         self._account.large = frozenset()
         self.restart()
