@@ -191,7 +191,7 @@ def _cluster_row(
     now: float,
 ) -> ClusterRow:
     """Return one cluster. problem: why its policy or its rows cannot be used."""
-    counts = counts_of(carry_over.read(last_pass.carry_over).gauges)
+    counts = counts_of(carry_over.read(last_pass.carry_over).gauges, pauses, now)
     passes = views.passes_view(last_pass.state)
     permission = permitted(policy) if policy is not None else None
     interval = policy.scan_interval if policy is not None else None
