@@ -383,10 +383,12 @@ NODES = TableKind[NodeRow](
 
 
 class WaitingPod(msgspec.Struct, frozen=True):
-    """A pod that waits. names: of groups, by id."""
+    """A pod that waits. names: of groups, by id. is_paused: the whole cluster is, so that nobody
+    carries out what was decided."""
 
     view: PodView
     names: Mapping[str, str]
+    is_paused: bool = False
 
 
 def _pod_data(pod: WaitingPod) -> dict[str, Any]:
@@ -406,7 +408,8 @@ def _pod_data(pod: WaitingPod) -> dict[str, Any]:
 
 
 def _pod_decision(pod: WaitingPod) -> str:
-    state = OF_PODS[pod.view.decision].row
+    decision = "unschedulable" if pod.is_paused else pod.view.decision
+    state = OF_PODS[decision].row
     return Styled(state.word, "yellow" if state.tone is Tone.WARN else "")
 
 
@@ -414,7 +417,8 @@ def _why_pod(pod: WaitingPod) -> str:
     view = pod.view
     names = pod.names
     if view.decision == "newNode":
-        return f"group {names.get(view.group, view.group)} grows"
+        group = names.get(view.group, view.group)
+        return f"paused: group {group} would grow" if pod.is_paused else f"group {group} grows"
     if view.reason is not None:
         return sentence(view.reason)
     return view.no_place.line if view.no_place is not None else ""

@@ -210,7 +210,7 @@ def _unschedulable(plan: Plan, unschedulable: UnschedulablePods, subject: str) -
         by_reason.setdefault(sentences(reasons), []).append(group)
     alike = len(unschedulable.pods) - 1
     others = f", like {counted(alike, 'other')} of its class" if alike else ""
-    why = no_place(unschedulable)
+    why = no_place(unschedulable, gaps=plan.gaps)
     by_group = unschedulable.reasons.items()
     skipped: dict[str, dict[str, Any]] = {}
     for verdict in plan.groups:

@@ -38,7 +38,7 @@ from chalicelib.model.plan import (
 )
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule
-from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
+from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER, MissingData
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
 from chalicelib.policy.settings.cluster_policy import Policy
@@ -61,7 +61,7 @@ def as_document(
             "at": format_time(plan.at),
             "assumed": assumed,
             "scaleUps": plan.scale_ups,
-            "unschedulable": plan.unschedulable,
+            "unschedulable": [_unschedulable(pods, plan.gaps) for pods in plan.unschedulable],
             "fitsExisting": plan.fits_existing,
             "promises": plan.promises,
             "notLookedAt": plan.ignored,
@@ -129,9 +129,9 @@ def _fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInf
 # -- parts of a plan
 
 
-def _unschedulable(pods: UnschedulablePods) -> dict[str, Any]:
+def _unschedulable(pods: UnschedulablePods, gaps: Sequence[MissingData] = ()) -> dict[str, Any]:
     by_group = pods.reasons.items()
-    why = no_place(pods)
+    why = no_place(pods, gaps=gaps)
     return {
         "pods": pods.pods,
         **cause_data(why),

@@ -262,7 +262,7 @@ def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
     others; `outscaler explain pod` and the JSON have all of them."""
     rows: list[tuple[str, ...]] = []
     for verdict in plan.unschedulable:
-        why = no_place(verdict)
+        why = no_place(verdict, gaps=plan.gaps)
         rows.append((some(verdict.pods), why.cause))
         if why.others:
             rows.append(("", why.others))

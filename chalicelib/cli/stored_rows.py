@@ -238,10 +238,15 @@ def groups(cluster: StoredCluster) -> Listing:
     decided = cluster.groups
     rows = (*decided, *tables.only_remembered(cluster.memory, decided, now))
     older = _age_of_numbers(cluster, "Cpu and memory")
-    pauses = [pause for pause in in_force(cluster.pauses, now) if not pause.group]
-    lines = [_pause_line(views.pause_view(pause), now) for pause in pauses]
-    before = tuple(filter(None, (*lines, older)))
+    before = tuple(filter(None, (*_pause_lines(cluster), older)))
     return Listing(GROUPS, tuple(GROUPS.row(row, now) for row in rows), before=before)
+
+
+def _pause_lines(cluster: StoredCluster) -> list[str]:
+    """Return a line for each pause of the whole cluster."""
+    now = cluster.now
+    pauses = [pause for pause in in_force(cluster.pauses, now) if not pause.group]
+    return [_pause_line(views.pause_view(pause), now) for pause in pauses]
 
 
 def _age_of_numbers(cluster: StoredCluster, columns: str) -> str:
@@ -276,8 +281,13 @@ def pods(cluster: StoredCluster) -> Listing:
     not considered, and why."""
     plan = cluster.required().plan
     names = {row.group: row.name for row in cluster.groups}
-    waiting = [WaitingPod(view, names) for view in views.pod_views(plan, names)]
-    return _of_decision(PODS, waiting, cluster, "pods")
+    is_paused = whole(in_force(cluster.pauses, cluster.now)) is not None
+    waiting = [
+        WaitingPod(view, names, is_paused and view.decision == "newNode")
+        for view in views.pod_views(plan, names)
+    ]
+    listing = _of_decision(PODS, waiting, cluster, "pods")
+    return msgspec.structs.replace(listing, before=(*_pause_lines(cluster), *listing.before))
 
 
 def _of_decision(

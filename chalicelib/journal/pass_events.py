@@ -300,7 +300,7 @@ def _pods_without_node(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report pods that get no new node, and why; pods that fit on an existing node need none."""
     uids = {pod.key: pod.uid for pod in facts.snapshot.pods if not pod.node}
     for verdict in facts.plan.unschedulable:
-        message = f"pod didn't trigger scale-up: {no_place(verdict).line}"
+        message = f"pod didn't trigger scale-up: {no_place(verdict, gaps=facts.plan.gaps).line}"
         yield from about_pods(fact, verdict.pods, "NotTriggerScaleUp", message, uids=uids)
 
 

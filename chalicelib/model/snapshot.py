@@ -17,6 +17,8 @@ from chalicelib.model.storage import Storage
 
 ALL_GROUPS_OF_PROVIDER = "all node groups of this provider"
 """In MissingData.affected_decisions of a provider: none of its node groups could be read."""
+OF_PROVIDER = "provider/"
+"""Begins the kind of a gap: a provider could not be read."""
 ALL_CAPI_GROUPS = "every Cluster API node group"
 """The same for Cluster API while it is not known which cluster is scaled. The
 text is stored, so it stays."""

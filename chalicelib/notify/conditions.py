@@ -231,13 +231,14 @@ def _groups_failed(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 def _pods_unhelped(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     counts: Counter[str] = Counter()
     examples: dict[str, UnschedulablePods] = {}
+    gaps = facts.plan.gaps if facts.plan else ()
     for verdict in facts.plan.unschedulable if facts.plan else ():
         name = workload(verdict.pods[0]) if verdict.pods else ""
         counts[name] += len(verdict.pods)
         examples.setdefault(name, verdict)
     for name, count in counts.most_common(CLASSES):
         pods = examples[name].pods
-        why = no_place(examples[name]).line
+        why = no_place(examples[name], gaps=gaps).line
         yield NoticeCondition(
             "pods.unhelped",
             f"pods.unhelped/{name}",

@@ -17,6 +17,7 @@ from chalicelib.model.memory import ReplacementState
 from chalicelib.model.operation import REPLACES, Operation, OperationKind
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails
 from chalicelib.reasons.no_place import no_place
@@ -31,7 +32,7 @@ from chalicelib.views.consolidation import (
 )
 from chalicelib.views.journal_lines import spoken
 from chalicelib.views.lifecycle import verdict_of
-from chalicelib.views.rows import OF_PROVIDER, GroupRow, provider_title, usual_seconds
+from chalicelib.views.rows import GroupRow, provider_title, usual_seconds
 
 LISTED = 5
 """Rows of one kind; the rest is counted, and is on a page of its own."""
@@ -190,7 +191,7 @@ def _of_pods(details: ClusterDetails) -> list[Need]:
         first = verdict.pods[0]
         more = len(verdict.pods) - 1
         note = f"and {counted(more, 'pod')} like it" if more else ""
-        text = no_place(verdict, details.names).line
+        text = no_place(verdict, details.names, details.plan.gaps).line
         command = _explain(details, "pod", first)
         listed.append(Need(first, text, note, page="pods", command=command))
     more_kinds = len(rows) - LISTED

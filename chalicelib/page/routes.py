@@ -319,6 +319,7 @@ def _decision(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         raise _NotFound("This decision is not in the journal (any more).")
     plan = _plan_of(entry)
     unschedulable = plan.unschedulable if plan is not None else ()
+    gaps = plan.gaps if plan is not None else ()
     policy = cluster.summary.policy
     return "decision.html", {
         **common,
@@ -327,7 +328,7 @@ def _decision(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "event": timeline.event_of(entry, cluster.names),
         "plan": plan,
         "pods": [
-            (verdict.pods, no_place(verdict, cluster.names).line) for verdict in unschedulable
+            (verdict.pods, no_place(verdict, cluster.names, gaps).line) for verdict in unschedulable
         ],
         "stays": views.stays(plan) if plan is not None else [],
         "replay": shlex.join(("outscaler", "replay", entry.plan, "--cluster", name)),

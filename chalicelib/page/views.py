@@ -376,7 +376,7 @@ def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
     plan = details.plan
     rows = []
     for verdict in plan.unschedulable:
-        reason = no_place(verdict, details.names).line
+        reason = no_place(verdict, details.names, plan.gaps).line
         rows.append(_waiting(verdict.pods, "unschedulable", reason, details, verdict.reasons))
     for up in plan.scale_ups:
         reason = f"{details.name_of(up.group)} grows for them"

@@ -20,6 +20,7 @@ import msgspec
 
 from chalicelib.model.plan import UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import OF_PROVIDER, MissingData
 from chalicelib.reasons.text import lasting_first, sentence, tally, text
 from chalicelib.reasons.words import counted, some
 
@@ -130,8 +131,32 @@ class NoPlace(msgspec.Struct, frozen=True):
         return "; ".join(filter(None, (self.cause, self.others)))
 
 
-def no_place(pods: UnschedulablePods, names: Mapping[str, str] = MappingProxyType({})) -> NoPlace:
-    """Return why pods have no place. names: of groups by their ids, where people call them so."""
+def no_place(
+    pods: UnschedulablePods,
+    names: Mapping[str, str] = MappingProxyType({}),
+    gaps: Sequence[MissingData] = (),
+) -> NoPlace:
+    """Return why pods have no place. names: of groups by their ids, where people call them so.
+    gaps: of the plan. A group of a vendor that was not read may take the pods: that is nearer than
+    groups with anything in the way that does not pass."""
+    place = _of_groups(pods, names)
+    unread = [gap for gap in gaps if gap.kind.startswith(OF_PROVIDER)]
+    if not unread:
+        return place
+    words = "; ".join(map(_unread, unread[:_NAMED]))
+    nearest = pods.reasons[place.nearest[0]] if place.nearest else ()
+    if nearest and not any(map(is_lasting, nearest)):
+        return msgspec.structs.replace(place, others="; ".join(filter(None, (place.others, words))))
+    code = ReasonCode.GROUP_UNREADABLE.value
+    return msgspec.structs.replace(place, cause=words, others=place.line, code=code)
+
+
+def _unread(gap: MissingData) -> str:
+    provider = gap.kind.removeprefix(OF_PROVIDER)
+    return f"{provider} is not read, so its groups are unknown: {gap.detail}"
+
+
+def _of_groups(pods: UnschedulablePods, names: Mapping[str, str]) -> NoPlace:
     groups, near = ordered(pods)
     if not groups:
         return _without_groups(pods)

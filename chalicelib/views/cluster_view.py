@@ -641,7 +641,11 @@ def no_place_data(plan: Plan) -> list[dict[str, Any]]:
     """Return why pods of each class have no place, under stable keys; `count` is that of all its
     pods."""
     return [
-        {"pods": pods.pods[:MOST_ALIKE], "count": len(pods.pods), **cause_data(no_place(pods))}
+        {
+            "pods": pods.pods[:MOST_ALIKE],
+            "count": len(pods.pods),
+            **cause_data(no_place(pods, gaps=plan.gaps)),
+        }
         for pods in plan.unschedulable[:MOST_CLASSES]
     ]
 
@@ -659,7 +663,7 @@ def pod_views(plan: Plan, names: Mapping[str, str] = MappingProxyType({})) -> li
     groups by their ids, as people call them."""
     unplaced: list[PodView] = []
     for row in plan.unschedulable:
-        why = no_place(row, names)
+        why = no_place(row, names, plan.gaps)
         unplaced += [
             PodView(pod, "unschedulable", reasons=row.reasons, no_place=why) for pod in row.pods
         ]

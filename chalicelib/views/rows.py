@@ -23,6 +23,7 @@ from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, Plan
 from chalicelib.model.purchases import coming_for
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import OF_PROVIDER
 from chalicelib.reasons.words import counted
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import (
@@ -59,8 +60,6 @@ _PROVIDERS = {
     "exoscale": "Exoscale",
     "huaweicloud": "Huawei CCE",
 }
-OF_PROVIDER = "provider/"
-"""Begins the kind of a gap: a provider could not be read."""
 
 
 class ClusterRow(msgspec.Struct, frozen=True, rename="camel"):
