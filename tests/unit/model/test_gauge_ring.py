@@ -64,12 +64,11 @@ def test_values_beyond_the_form_are_bounded(cost: float) -> None:
 def test_row_of_a_busy_cluster_is_small() -> None:
     """A write costs by the kilobyte."""
     lot = random.Random(1)
-    full = [
-        GaugePoint(
-            START + at * EVERY, *lot.sample(range(40, 90), 5), cost=lot.randint(9000, 15_000) / 1000
-        )  # type: ignore[misc]
-        for at in range(HOURS)
-    ]
+    full = []
+    for at in range(HOURS):
+        nodes, pending, wanted, cpu, memory = lot.sample(range(40, 90), 5)
+        cost = lot.randint(9000, 15_000) / 1000
+        full.append(GaugePoint(START + at * EVERY, nodes, pending, wanted, cpu, memory, cost))
     assert len(packed(full[:POINTS])) < 3 * 1024
     assert len(packed(full)) < 4 * 1024 < LARGEST
     assert len(packed([later(QUIET, at) for at in range(POINTS)])) < 100

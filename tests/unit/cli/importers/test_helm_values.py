@@ -280,8 +280,11 @@ def test_a_parent_chart_may_have_values_of_the_same_name() -> None:
 
 def test_values_below_the_name_of_the_chart_are_read_with_their_lines() -> None:
     document = {"global": {"a": 1}, "cluster-autoscaler": dict(EXOSCALE)}
-    lines = {("cluster-autoscaler",): 2, ("cluster-autoscaler", "cloudProvider"): 3}
-    found = read_helm_values("values.yaml", document, lines, namespace="", image_version="")
+    places = {
+        ("cluster-autoscaler",): "values.yaml:2",
+        ("cluster-autoscaler", "cloudProvider"): "values.yaml:3",
+    }
+    found = read_helm_values("values.yaml", document, places, namespace="", image_version="")
     assert found.arguments[0].place == "values.yaml:3"
     assert found.arguments[1].place == "values.yaml:2"
     assert remarks(found, "global") == [(Verdict.NO_EFFECT, "values of other charts")]
