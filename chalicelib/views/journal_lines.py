@@ -376,7 +376,7 @@ def _decided(plan: PlanLine) -> str:
     ]
     rules = f" (rules {plan.rules.replace(',', ', ')})" if plan.rules else ""
     what = "no change" if plan.changes_nothing else " and ".join(changes)
-    parts = [f"decided on {what}{rules} for {counted(plan.nodes, 'node')}"]
+    parts = [f"decided on {what}{rules} in a cluster of {counted(plan.nodes, 'node')}"]
     if not plan.healthy:
         parts.append("the cluster is unhealthy")
     if plan.unschedulable:

@@ -123,9 +123,12 @@ def test_history_on_a_terminal_has_local_times_with_their_zone(
 def test_history_with_all_shows_every_decision(day: Store, capsys: Said) -> None:
     del day
     lines = printed(capsys, "history", SHOP, "--all")
-    assert sum("decided on no change for 1 node" in line for line in lines) == 3
+    assert sum("decided on no change in a cluster of 1 node" in line for line in lines) == 3
     assert (
-        sum("decided on 1 scale-up for 2 nodes; 1 pod without a place" in line for line in lines)
+        sum(
+            "decided on 1 scale-up in a cluster of 2 nodes; 1 pod without a place" in line
+            for line in lines
+        )
         == 1
     )
     assert "not shown" not in lines[-1]

@@ -189,7 +189,7 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
     ),
     "decided nothing": (
         entry("plan", nodes=5, healthy=True, scaleUps=0),
-        "decided on no change for 5 nodes",
+        "decided on no change in a cluster of 5 nodes",
     ),
     "decided": (
         entry(
@@ -205,7 +205,7 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
             rules="a,b",
         ),
         (
-            "decided on 1 scale-up and 2 removals and 1 repair (rules a, b) for 1 node; the "
+            "decided on 1 scale-up and 2 removals and 1 repair (rules a, b) in a cluster of 1 node; the "
             "cluster is unhealthy; "
             "3 pods without a place; 4 nodes not needed; 1 thing not read"
         ),

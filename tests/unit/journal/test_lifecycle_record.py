@@ -282,7 +282,7 @@ def test_decision_with_a_restart_is_another_one_and_says_so() -> None:
     assert decision(plan(restarts=(RESTART,))) != decision(plan())
     entry = plan_entry(plan(restarts=(RESTART,)))
     assert entry.facts["restarts"] == 1
-    assert sentence(entry) == "decided on 1 restart for 0 nodes"
+    assert sentence(entry) == "decided on 1 restart in a cluster of 0 nodes"
 
 
 def test_view_of_a_replacement_says_why_its_nodes_go() -> None:
