@@ -205,8 +205,8 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
             rules="a,b",
         ),
         (
-            "decided on 1 scale-up and 2 removals and 1 repair (rules a, b) in a cluster of 1 node; the "
-            "cluster is unhealthy; "
+            "decided on 1 scale-up and 2 removals and 1 repair (rules a, b) in a cluster of "
+            "1 node; the cluster is unhealthy; "
             "3 pods without a place; 4 nodes not needed; 1 thing not read"
         ),
     ),
