@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from chalicelib.model.policy_permissions import STRICT
+from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.page.render import Links
 from chalicelib.page.routes import PageRequest, respond
 from chalicelib.store import Store
@@ -62,16 +62,20 @@ PICTURES = (
 
 
 @contextmanager
-def served(store: Store | None = None, clock: Callable[[], float] = lambda: NOW) -> Iterator[str]:
+def served(
+    store: Store | None = None,
+    clock: Callable[[], float] = lambda: NOW,
+    deployment: Deployment = STRICT,
+) -> Iterator[str]:
     """Serve a store's clusters, or the example, without the checks of `outscaler
-    ui`; yields the address."""
+    ui`; yields the address. deployment: what policies may name."""
     shown, links = store or example(hours=336), Links()
 
     class ExampleHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
             answer = respond(
-                shown, PageRequest(path, dict(parse_qsl(query))), clock(), links, STRICT
+                shown, PageRequest(path, dict(parse_qsl(query))), clock(), links, deployment
             )
             self.send_response(answer.status)
             for name, value in answer.headers.items():

@@ -27,9 +27,11 @@ from unittest import mock
 
 from chalicelib.cli.main import main as outscaler
 from chalicelib.model.pause import Pause
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.page.render import Links
 from chalicelib.page.routes import PageRequest, respond
 from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.cloud_account import permitted
 from infra.emulators.controllers import objects
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.local_world import LocalWorld
@@ -60,6 +62,11 @@ class Situation:
         """Apply a policy with notifications; see tests/scenario/policies.py."""
         self.world.apply_policy(document(CLUSTER, notifications={"topic": TOPIC}, **spec))
 
+    @property
+    def deployment(self) -> Deployment:
+        """What policies may name here: the emulated vendor's address and secret, too."""
+        return permitted((self.account,))
+
     def minutes(self, count: int) -> None:
         self.world.step(count * MINUTE)
 
@@ -86,7 +93,8 @@ class Situation:
 
     def page(self, path: str = f"/clusters/{CLUSTER}") -> list[str]:
         """Return the lines of a page as a reader sees them, without markup."""
-        answer = respond(self.world.store, PageRequest(path, {}), self.world.clock(), Links(), None)
+        request, now = PageRequest(path, {}), self.world.clock()
+        answer = respond(self.world.store, request, now, Links(), self.deployment)
         text = _MARKUP.sub(" ", _BLOCK.sub("\n", answer.body.decode()))
         lines = (" ".join(html.unescape(line).split()) for line in text.splitlines())
         return [line for line in lines if line]
@@ -287,7 +295,8 @@ def _picture(here: Situation, name: str, folder: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     folder.mkdir(parents=True, exist_ok=True)
-    with served(here.world.store, here.world.clock) as address, sync_playwright() as playwright:
+    pages = served(here.world.store, here.world.clock, here.deployment)
+    with pages as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
         for width in (1440, 390):
             page = browser.new_page(viewport={"width": width, "height": 900})
