@@ -307,15 +307,32 @@ def _of_group(details: ClusterDetails, row: GroupRow, state: HealthState) -> Nee
 
 
 def healing(details: ClusterDetails, now: float) -> list[Need]:
-    """Return what is not as it should be and ends by itself: groups that are tried again later, and
-    nodes whose pods may wait for a while."""
+    """Return what is not as it should be and ends by itself: groups that are tried again later or
+    failed lately, and nodes whose pods may wait for a while."""
     state = HealthState.GROUP_BACKING_OFF
     rows = [row for row in details.groups if row.status.is_one_of(state)]
     listed = [_of_group(details, row, state) for row in rows[:LISTED]]
     more = len(rows) - LISTED
     if more > 0:
         listed.append(Need(counted(more, "more group"), "tried again later, too", page="groups"))
-    return [*listed, *_of_nodes(details, now, ends=True)]
+    return [*listed, *_failed_lately(details), *_of_nodes(details, now, ends=True)]
+
+
+def _failed_lately(details: ClusterDetails) -> list[Need]:
+    """Return the groups whose last change failed; it is tried again."""
+    name = details.summary.name
+    command = shlex.join(("outscaler", "history", name, "--kind", "failed"))
+    rows = [
+        row
+        for row in details.groups
+        if row.status.is_one_of(HealthState.GROUP_STEADY) and row.status.detail
+    ]
+    return [
+        Need(
+            row.name, row.status.detail, "tried again", row.status.since, row.group, command=command
+        )
+        for row in rows[:LISTED]
+    ]
 
 
 # -- what is under way

@@ -91,6 +91,14 @@ def test_page_needs_somebody_only_where_a_person_can_help(
         assert commands[0].startswith(NEEDS[name])
 
 
+def test_page_says_why_a_removal_failed_and_is_tried_again() -> None:
+    with played("webhook") as here:
+        lines = here.page()
+    cause = lines[lines.index("Ends by itself") :][1:4]
+    assert any('admission webhook "guard.example.org" denied the request' in line for line in cause)
+    assert "outscaler history shop --kind failed copy" in cause
+
+
 def test_notifications_are_sent_for_what_lasts(situation: tuple[str, Situation]) -> None:
     name, here = situation
     sent = {event["type"].removeprefix("dev.outscaler."): event for event in here.notices}
