@@ -145,6 +145,22 @@ def test_init_names_secrets_of_the_deployment(
 
 
 @each_row(
+    "location, settings",
+    [
+        ("prod", {"clusterName": "prod"}),
+        ("teams/prod", {"clusterName": "prod", "namespace": "teams"}),
+    ],
+)
+def test_init_takes_the_namespace_of_a_cluster_api_cluster(
+    location: str, settings: dict[str, str], capsys: Said
+) -> None:
+    arguments = ("--name", "prod", "--provider", "clusterapi", "--location", location)
+    assert main(["init", *arguments]) == 0
+    made = yaml.safe_load(capsys.readouterr().out)
+    assert made["spec"]["providers"] == {"clusterapi": settings}
+
+
+@each_row(
     "arguments, prefix, command",
     [
         (
