@@ -51,7 +51,7 @@ class _Column(msgspec.Struct, frozen=True):
     def stored(self, value: float) -> int:
         """Return the stored form."""
         known = max(value, self.least)
-        return self.unknown if known < 0 else min(round(known * self.scale), self.unknown - 1)
+        return self.unknown if known < 0 else round(min(known * self.scale, self.unknown - 1))
 
     def read(self, stored: int) -> float:
         """Return the number that a stored form means."""

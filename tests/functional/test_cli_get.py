@@ -356,9 +356,8 @@ def test_pods_without_a_node_have_no_place(store: Store, capsys: Said) -> None:
     assert printed(capsys, "get", "pods", SHOP) == [
         "POD                  DECISION      WHY",
         (
-            "default/huge-00003   no place      burst: not ready for scale-up (no node template: "
-            "none known), "
-            "web: Insufficient cpu (needs 64, template offers 4)"
+            "default/huge-00003   no place      web: Insufficient cpu (needs 64, template offers "
+            "4); 1 other group: no template 1"
         ),
         "default/wide-00002   new node      group web grows",
         "default/wide-00001   has a place",

@@ -191,7 +191,7 @@ def test_get_clusters_warns_of_unmigrated_policies(store: Store, capsys: Said) -
         f"warning: policies in the state table are not used, clusters {NAME}; run outscaler migrate"
         in said.err
     )
-    assert "no cluster has a policy yet" in said.out
+    assert "no cluster has a policy yet" in said.err
     assert main(["migrate"]) == 0
     capsys.readouterr()
     assert main(["get", "clusters"]) == 0
