@@ -32,7 +32,6 @@ _UNNEEDED = ("", DisruptionReason.UNNEEDED.value)
 _SAVING_REASONS = (*_UNNEEDED, DisruptionReason.CONSOLIDATION.value)
 _NOTED_DAYS = 36
 """Days for which notes are kept: a month, and what `outscaler cost --days` shows."""
-_NO_POOL = ""  # in which nothing is bought
 _MOST_SPOT_DAYS, _MOST_GAPS = 150, 50
 
 
@@ -56,7 +55,8 @@ class SavingsEntry(msgspec.Struct, frozen=True):
 
 class _Claim(msgspec.Struct, frozen=True):
     """Nodes that are gone, until as many are bought again. rate: of one of them. planned: since
-    when a purchase may be for their pods."""
+    when a purchase may be for their pods. have_successors: these run already, so that no purchase
+    ends what is saved."""
 
     id: str
     kind: str
@@ -67,6 +67,7 @@ class _Claim(msgspec.Struct, frozen=True):
     planned: float
     begin: float
     end: float
+    have_successors: bool = False
 
     def entry(self, nodes: int, end: float) -> SavingsEntry:
         """Return what some of the nodes save until an instant."""
@@ -178,10 +179,10 @@ def _replacement(
     if gone and difference > 0:
         of_one = min(old_price // old_nodes, difference // gone)
     of_successors = difference - gone * of_one
-    currency, begin = old[0].spec.currency, _end_of(old)
+    pool, currency, begin = _pool(old[0]), old[0].spec.currency, _end_of(old)
     times = begin, begin, begin + DAY
-    yield _Claim(name, REPLACEMENT, _pool(old[0]), currency, gone, of_one, *times)
-    yield _Claim(name, REPLACEMENT, _NO_POOL, currency, 1, of_successors, *times)
+    yield _Claim(name, REPLACEMENT, pool, currency, gone, of_one, *times)
+    yield _Claim(name, REPLACEMENT, pool, currency, 1, of_successors, *times, have_successors=True)
 
 
 def _end_of(operations: Iterable[Operation]) -> float:
@@ -282,7 +283,9 @@ def _until_bought_again(
     first, at the latest at their end."""
     by_pool: dict[str, list[_Claim]] = {}
     for claim in sorted(claims, key=lambda claim: (-claim.begin, claim.id, claim.kind)):
-        if claim.nodes > 0:
+        if claim.have_successors:
+            yield claim.entry(claim.nodes, claim.end)
+        elif claim.nodes > 0:
             by_pool.setdefault(claim.pool, []).append(claim)
     for operation in sorted(grown, key=lambda item: (item.spec.created_at, item.spec.id)):
         pool = _pool(operation)
