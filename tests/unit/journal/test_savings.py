@@ -293,6 +293,12 @@ def test_replacement_that_is_not_over_costs_its_new_nodes_until_now() -> None:
     assert money(started, hours=5, under_way=("r-1",)) == {OVERLAP: -5}
 
 
+def test_saving_of_a_replacement_is_of_the_pool_of_its_old_nodes() -> None:
+    moved = [growth("new", NOW, price=100_000, **MOVE), removal("a", NOW + HOUR, **MOVE)]
+    pools = {entry.kind: entry.pool for entry in entries(moved, NOW + DAY)}
+    assert pools[REPLACEMENT] == (moved[1].spec.pool or moved[1].spec.group)
+
+
 def test_savings_are_summed_by_day_week_and_month() -> None:
     """A removal a day for 40 days, at noon: half a day of each counts before midnight."""
     all_entries = entries([removal(f"n{day}", NOW - day * DAY) for day in range(1, 41)], NOW)
