@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,9 +31,7 @@ from chalicelib.reasons.text import text
 from tests.reference_data import SHARED, needs_shared
 
 BUSY = SHARED / "data" / "captures" / "shop-busy"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference/scheduling.md"
 _MESSAGE = re.compile(r"0/(?P<nodes>\d+) nodes are available: (?P<counts>.*?)\.(?: |$)")
-_ROW = re.compile(r"^\| (\d+) `([\w/-]+)` \| ([^|]+) \|$", re.MULTILINE)
 _COUNT = re.compile(r"(\d+) (.+)")
 
 Counts = dict[str, int]  # the scheduler's reason -> nodes
@@ -102,20 +99,6 @@ def test_every_pod_is_rejected_with_the_schedulers_reasons_and_numbers(pod: str)
 def test_every_rejected_pod_of_the_capture_is_compared() -> None:
     words = {reason for _, counts in refused().values() for reason in counts}
     assert (len(refused()), len(words)) == (34, 6)
-
-
-@needs_shared
-@pytest.mark.shared
-def test_documented_table_of_reasons_equals_the_computed_one() -> None:
-    section = (
-        PAGE.read_text("utf-8").partition("\n## Example: shop-busy\n")[2].partition("\n## ")[0]
-    )
-    reported = {name: (int(pods), _counts(said)) for pods, name, said in _ROW.findall(section)}
-    groups: dict[str, list[Counts]] = {}
-    for pod, (_, counts) in refused().items():
-        groups.setdefault(re.sub(r"-[a-z0-9]+-[a-z0-9]+$", "", pod), []).append(counts)
-    assert reported == {name: (len(alike), alike[0]) for name, alike in groups.items()}
-    assert all(counts == alike[0] for alike in groups.values() for counts in alike)
 
 
 @needs_shared
