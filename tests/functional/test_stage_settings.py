@@ -233,7 +233,7 @@ def test_get_says_why_no_pass_of_an_unreadable_policy_can_start(
     store.policies.put("shop", text, "d", None)  # by an older release of the command
     why = "spec.kubernetes.kubeconfigSecret: is not a secret of cluster shop for kubeconfig"
     table, data = shown(capsys)
-    assert f"unreadable: {why}" in " ".join(table.split())
+    assert f"not read: {why}" in " ".join(table.split())
     assert data["health"] == "unreadable"
     assert data["problem"].startswith(why)
     assert data["problem"].endswith("(and 1 more)")
