@@ -27,6 +27,7 @@ from chalicelib.views.cluster_view import (
     as_json,
     cause_data,
     coded,
+    growth_words,
     instant,
 )
 from chalicelib.views.lifecycle import due_words
@@ -408,7 +409,9 @@ def _pod_data(pod: WaitingPod) -> dict[str, Any]:
 
 
 def _pod_decision(pod: WaitingPod) -> str:
-    decision = "unschedulable" if pod.is_paused else pod.view.decision
+    decision = pod.view.decision
+    if decision == "newNode":
+        decision, _ = growth_words(pod.view.group, is_paused=pod.is_paused)
     state = OF_PODS[decision].row
     return Styled(state.word, "yellow" if state.tone is Tone.WARN else "")
 
@@ -417,8 +420,8 @@ def _why_pod(pod: WaitingPod) -> str:
     view = pod.view
     names = pod.names
     if view.decision == "newNode":
-        group = names.get(view.group, view.group)
-        return f"paused: group {group} would grow" if pod.is_paused else f"group {group} grows"
+        _, why = growth_words(names.get(view.group, view.group), is_paused=pod.is_paused)
+        return why
     if view.reason is not None:
         return sentence(view.reason)
     return view.no_place.line if view.no_place is not None else ""

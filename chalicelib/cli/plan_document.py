@@ -38,7 +38,7 @@ from chalicelib.model.plan import (
 )
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule
-from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER, MissingData
+from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
 from chalicelib.policy.settings.cluster_policy import Policy
@@ -88,14 +88,7 @@ def _where_used(**parts: Any) -> dict[str, Any]:
 
 def unread_providers(plan: Plan) -> list[str]:
     """Return the names of providers none of whose node groups were read, sorted."""
-    prefix = "provider/"
-    all_groups = {ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER}
-    names: set[str] = set()
-    for gap in plan.gaps:
-        has_no_groups = not all_groups.isdisjoint(gap.affected_decisions)
-        if gap.kind.startswith(prefix) and has_no_groups:
-            names.add(gap.kind.removeprefix(prefix))
-    return sorted(names)
+    return sorted({gap.unread_provider for gap in plan.gaps} - {""})
 
 
 def encoded(value: Any) -> Any:

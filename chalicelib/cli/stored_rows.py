@@ -191,7 +191,7 @@ def _cluster_row(
     now: float,
 ) -> ClusterRow:
     """Return one cluster. problem: why its policy or its rows cannot be used."""
-    counts = counts_of(carry_over.read(last_pass.carry_over).gauges, pauses, now)
+    counts = counts_of(carry_over.read(last_pass.carry_over).gauges)
     passes = views.passes_view(last_pass.state)
     permission = permitted(policy) if policy is not None else None
     interval = policy.scan_interval if policy is not None else None
@@ -283,8 +283,7 @@ def pods(cluster: StoredCluster) -> Listing:
     names = {row.group: row.name for row in cluster.groups}
     is_paused = whole(in_force(cluster.pauses, cluster.now)) is not None
     waiting = [
-        WaitingPod(view, names, is_paused and view.decision == "newNode")
-        for view in views.pod_views(plan, names)
+        WaitingPod(view, names, is_paused=is_paused) for view in views.pod_views(plan, names)
     ]
     listing = _of_decision(PODS, waiting, cluster, "pods")
     return msgspec.structs.replace(listing, before=(*_pause_lines(cluster), *listing.before))

@@ -211,7 +211,7 @@ def _summary(
         problem = problem or str(unreadable[0])
     scan = passed.state
     planned = permission is not None and permission.plan
-    counts = counts_of(carry_over.read(passed.carry_over).gauges, facts.pauses_or_none, now)
+    counts = counts_of(carry_over.read(passed.carry_over).gauges)
     if rows:
         counts = with_groups(counts, rows)
     situation = ClusterSituation(

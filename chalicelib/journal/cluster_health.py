@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.journal.metrics import Values, key
 from chalicelib.model.health import HealthState
-from chalicelib.model.pause import Pause, PausedPart, in_force, whole
+from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.reasons.words import counted
 from chalicelib.store.leases import ScanState
 from chalicelib.views.cluster_view import ClusterStatus, Instant, is_late, never_started
@@ -58,10 +58,9 @@ class ClusterCounts(msgspec.Struct, frozen=True):
         return self.waiting - self.without_node
 
 
-def counts_of(gauges: Values, pauses: Iterable[Pause] = (), now: float = 0.0) -> ClusterCounts:
-    """Return what the gauges of the last pass say; see journal/metrics.py. All waiting pods count
-    as without a node where a pass of an earlier release does not say which ones it helped, and
-    while the whole cluster is paused, because nobody carries out the plan."""
+def counts_of(gauges: Values) -> ClusterCounts:
+    """Return what the gauges of the last pass say; see journal/metrics.py. A pass of an earlier
+    release does not say which pods it helped: all of them count as waiting for a node."""
 
     def known(name: str, **labels: str) -> int | None:
         value = gauges.get(key(name, **labels))
@@ -72,7 +71,6 @@ def counts_of(gauges: Values, pauses: Iterable[Pause] = (), now: float = 0.0) ->
 
     waiting = known("unschedulable_pods_count", type="unschedulable")
     without_node = known("pods_without_node_count")
-    is_paused = whole(in_force(pauses, now)) is not None
     return ClusterCounts(
         ready=known("nodes_count", state="ready"),
         unready=known("nodes_count", state="unready"),
@@ -82,7 +80,7 @@ def counts_of(gauges: Values, pauses: Iterable[Pause] = (), now: float = 0.0) ->
         most=known("max_nodes_count"),
         leaving=known("pending_node_deletions"),
         waiting=waiting,
-        without_node=waiting if without_node is None or is_paused else without_node,
+        without_node=waiting if without_node is None else without_node,
         is_unsafe=gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0,
         is_braked=gauges.get(key("brake"), 0.0) > 0,
         vendors_not_read=known("unread_providers_count") or 0,

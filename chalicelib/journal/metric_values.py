@@ -26,6 +26,7 @@ from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.snapshot import OF_PROVIDER
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.providers.kit.errors import ProviderError
 from chalicelib.store.errors import StoreError
@@ -171,10 +172,13 @@ def pass_gauges(
     options: Options,
     before: Values,
     groups: Mapping[str, GroupMemory] = MappingProxyType({}),
+    *,
+    is_paused: bool = False,
 ) -> dict[str, float]:
     """Return every gauge after this pass. before: those of the last pass, of which two instants,
     the costs and the circuit breaker are used: where removals are paused for another reason, the
-    breaker was not asked and is as it was. groups: what is remembered of them. What the pass could
+    breaker was not asked and is as it was. groups: what is remembered of them. is_paused: the
+    whole cluster is, so that nobody carries out the plan. What the pass could
     not see has no gauge: with a provider that was not read, the number of groups and the most nodes
     are not known."""
     health = plan.health
@@ -210,7 +214,7 @@ def pass_gauges(
         key("unneeded_nodes_count"): float(len(plan.unneeded)),
         **_unremovable_gauges(plan),
         **_size_gauges(plan, options),
-        **_health_gauges(plan, groups),
+        **_health_gauges(plan, groups, is_paused=is_paused),
         key("scale_down_in_cooldown"): float(cooldown),
         key("pending_node_deletions"): float(health.removing),
         key("brake"): float(brake),
@@ -235,7 +239,7 @@ def pass_gauges(
 
 def _size_gauges(plan: Plan, options: Options) -> dict[str, float]:
     """Return how many groups and nodes there may be, where every provider was read."""
-    if unread_providers(plan):
+    if _unread_providers(plan):
         return {}
     most = sum(group.max for group in plan.groups)
     if options.max_nodes_total > 0:
@@ -246,15 +250,19 @@ def _size_gauges(plan: Plan, options: Options) -> dict[str, float]:
     }
 
 
-def unread_providers(plan: Plan) -> int:
-    """Return how many providers a pass could not read."""
-    return sum(gap.kind.startswith("provider/") for gap in plan.gaps)
+def _unread_providers(plan: Plan) -> int:
+    """Return how many providers a pass could not read at all."""
+    return len({gap.unread_provider for gap in plan.gaps} - {""})
 
 
-def _health_gauges(plan: Plan, groups: Mapping[str, GroupMemory]) -> dict[str, float]:
+def _health_gauges(
+    plan: Plan, groups: Mapping[str, GroupMemory], *, is_paused: bool
+) -> dict[str, float]:
     """Return the waiting pods that nothing helps, where some wait, and what is not well; see
-    journal/cluster_health.py."""
+    journal/cluster_health.py. While the cluster is paused, no group grows for a pod."""
     without_node = sum(len(verdict.pods) for verdict in plan.unschedulable)
+    if is_paused:
+        without_node += sum(len(up.pods) for up in plan.scale_ups)
     is_waiting = bool(without_node or plan.scale_ups or plan.fits_existing)
     states: Counter[str] = Counter()
     for group in plan.groups:
@@ -262,7 +270,7 @@ def _health_gauges(plan: Plan, groups: Mapping[str, GroupMemory]) -> dict[str, f
         backoff = memory.backoff if memory is not None else None
         state = _unwell(group, backoff.attempt if backoff is not None else 1)
         states[state] += 1
-    unread = unread_providers(plan)
+    unread = _unread_providers(plan)
     return {
         **({key("pods_without_node_count"): float(without_node)} if is_waiting else {}),
         **{
@@ -385,9 +393,9 @@ def pass_counts(plan: Plan) -> dict[str, float]:
     for result, count in _replacement_results(plan).items():
         if count:
             counts[key("replacements_total", result=result)] += count
-    unread = unread_providers(plan)
-    if unread:
-        counts[key("errors_total", type="cloudProviderError")] += unread
+    doubts = sum(gap.kind.startswith(OF_PROVIDER) for gap in plan.gaps)
+    if doubts:
+        counts[key("errors_total", type="cloudProviderError")] += doubts
     return _as_floats(counts)
 
 

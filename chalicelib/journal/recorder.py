@@ -34,8 +34,9 @@ from chalicelib.model.errors import published_name
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.overview import ClusterOverview
+from chalicelib.model.pause import in_force, whole
 from chalicelib.model.plan import Plan, TaintUpdate
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import OF_PROVIDER, Snapshot
 from chalicelib.plan.state.readiness import is_ready
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Metrics
@@ -260,7 +261,14 @@ def _measured(
     """Write the metrics of a pass; return them with the nodes that it removes although they are not
     ready, for the executor, which only sees their removal."""
     groups = state.memory.groups if state is not None else {}
-    gauges = metric_values.pass_gauges(plan, recorder.options, old_carry_over.gauges, groups)
+    pauses = state.policy.pauses if state is not None else ()
+    gauges = metric_values.pass_gauges(
+        plan,
+        recorder.options,
+        old_carry_over.gauges,
+        groups,
+        is_paused=whole(in_force(pauses, plan.at)) is not None,
+    )
     if state is not None:
         gauges |= metric_values.lifecycle_gauges(plan, state)
     counts = metric_values.pass_counts(plan)
@@ -325,9 +333,9 @@ def _store_overview(
 
     overview, point = pass_overview(plan, state, bill)
     gaps = [
-        gap.kind.removeprefix("provider/")
+        gap.kind.removeprefix(OF_PROVIDER)
         for gap in state.snapshot.gaps
-        if gap.kind.startswith("provider/")
+        if gap.kind.startswith(OF_PROVIDER)
     ]
     if gaps or any(group.error for group in state.snapshot.groups):
         overview = completed(overview, ring.overview(plan.cluster), gaps)

@@ -18,7 +18,7 @@ from chalicelib.model.storage import Storage
 ALL_GROUPS_OF_PROVIDER = "all node groups of this provider"
 """In MissingData.affected_decisions of a provider: none of its node groups could be read."""
 OF_PROVIDER = "provider/"
-"""Begins the kind of a gap: a provider could not be read."""
+"""Begins the kind of a gap of a provider."""
 ALL_CAPI_GROUPS = "every Cluster API node group"
 """The same for Cluster API while it is not known which cluster is scaled. The
 text is stored, so it stays."""
@@ -42,6 +42,15 @@ class MissingData(
     place: str = ""
     node: str = ""
     affected_decisions: tuple[str, ...] = ()
+
+    @property
+    def unread_provider(self) -> str:
+        """Return the provider of which no node group could be read; "" where some of them could, as
+        with a doubt about one object."""
+        has_groups = {ALL_GROUPS_OF_PROVIDER, ALL_CAPI_GROUPS}.isdisjoint(self.affected_decisions)
+        if has_groups or not self.kind.startswith(OF_PROVIDER):
+            return ""
+        return self.kind.removeprefix(OF_PROVIDER)
 
 
 class PodDisruptionBudget(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,7 +17,6 @@ from chalicelib.model.memory import ReplacementState
 from chalicelib.model.operation import REPLACES, Operation, OperationKind
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.snapshot import OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails
 from chalicelib.reasons.no_place import no_place
@@ -88,7 +87,7 @@ def needs(details: ClusterDetails, status: ClusterStatus, now: float) -> list[Ne
     gaps = [
         Need(gap.name or gap.kind, f"not read: {gap.detail}", anchor="gaps")
         for gap in details.plan.gaps
-        if not gap.kind.startswith(OF_PROVIDER)
+        if not gap.unread_provider
     ]
     return [
         *_of_cluster(details, status),
@@ -135,11 +134,11 @@ def _of_vendors(details: ClusterDetails) -> list[Need]:
     """Return the vendors that could not be read, once for all of their groups."""
     command = shlex.join(("outscaler", "get", "groups", details.summary.name))
     state = HealthState.VENDORS_NOT_READ
-    gaps = [gap for gap in details.plan.gaps if gap.kind.startswith(OF_PROVIDER)]
+    gaps = [gap for gap in details.plan.gaps if gap.unread_provider]
     return [
         _need(
             state,
-            provider_title(gap.kind.removeprefix(OF_PROVIDER)),
+            provider_title(gap.unread_provider),
             f"not read: {gap.detail}",
             "its groups stay as they are",
             command=command,
@@ -276,7 +275,7 @@ that it would take."""
 
 def _of_groups(details: ClusterDetails) -> list[Need]:
     of_vendors = {
-        gap.detail for gap in details.plan.gaps if gap.kind.startswith(OF_PROVIDER)
+        gap.detail for gap in details.plan.gaps if gap.unread_provider
     }  # which stand for their groups
     listed = []
     for state in _OF_GROUPS:

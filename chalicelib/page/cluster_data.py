@@ -220,7 +220,7 @@ def _summary(
         problem,
         passed,
         pauses,
-        counts_of(carry_over.read(passed.carry_over).gauges, pauses, now),
+        counts_of(carry_over.read(passed.carry_over).gauges),
         permission.word if permission else "unreadable",
         permission.plan if permission else False,
         without_secrets(

@@ -15,6 +15,7 @@ import msgspec
 from chalicelib.model.cluster_bill import MILLION
 from chalicelib.model.health import OF_PODS, HealthState, Tone
 from chalicelib.model.operation import OperationKind
+from chalicelib.model.pause import whole
 from chalicelib.model.plan import Move, Plan
 from chalicelib.model.reason import Reason
 from chalicelib.page import charts
@@ -27,7 +28,7 @@ from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import counted
 from chalicelib.store.gauge_ring import EVERY, GaugePoint, extremes_of
 from chalicelib.store.journal import JournalEntry
-from chalicelib.views.cluster_view import ClusterStatus, pod_views
+from chalicelib.views.cluster_view import ClusterStatus, growth_words, pod_views
 from chalicelib.views.consolidation import reasons_by_node
 from chalicelib.views.cost_view import (
     GIVEN_BACK,
@@ -374,13 +375,14 @@ def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
     """Return the waiting pods with this part of the name, those without a node
     first; alike ones together."""
     plan = details.plan
+    is_paused = whole(details.summary.pauses) is not None
     rows = []
     for verdict in plan.unschedulable:
         reason = no_place(verdict, details.names, plan.gaps).line
         rows.append(_waiting(verdict.pods, "unschedulable", reason, details, verdict.reasons))
     for up in plan.scale_ups:
-        reason = f"{details.name_of(up.group)} grows for them"
-        rows.append(_waiting(up.pods, "newNode", reason, details))
+        decision, reason = growth_words(details.name_of(up.group), is_paused=is_paused)
+        rows.append(_waiting(up.pods, decision, reason, details))
     room = "there is room on nodes that exist or are on their way"
     rows.append(_waiting(plan.fits_existing, "fitsExisting", room, details))
     rows += [

@@ -20,7 +20,7 @@ import msgspec
 
 from chalicelib.model.plan import UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.snapshot import OF_PROVIDER, MissingData
+from chalicelib.model.snapshot import MissingData
 from chalicelib.reasons.text import lasting_first, sentence, tally, text
 from chalicelib.reasons.words import counted, some
 
@@ -140,7 +140,7 @@ def no_place(
     gaps: of the plan. A group of a vendor that was not read may take the pods: that is nearer than
     groups with anything in the way that does not pass."""
     place = _of_groups(pods, names)
-    unread = [gap for gap in gaps if gap.kind.startswith(OF_PROVIDER)]
+    unread = [gap for gap in gaps if gap.unread_provider]
     if not unread:
         return place
     words = "; ".join(map(_unread, unread[:_NAMED]))
@@ -152,8 +152,7 @@ def no_place(
 
 
 def _unread(gap: MissingData) -> str:
-    provider = gap.kind.removeprefix(OF_PROVIDER)
-    return f"{provider} is not read, so its groups are unknown: {gap.detail}"
+    return f"{gap.unread_provider} is not read, so its groups are unknown: {gap.detail}"
 
 
 def _of_groups(pods: UnschedulablePods, names: Mapping[str, str]) -> NoPlace:

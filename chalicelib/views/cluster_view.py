@@ -658,6 +658,14 @@ def node_names(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(named | set(plan.unneeded)))
 
 
+def growth_words(group: str, *, is_paused: bool) -> tuple[str, str]:
+    """Return the decision on pods for which a group grows, and why, in words. While the whole
+    cluster is paused it does not grow. group: as people call it."""
+    if is_paused:
+        return "unschedulable", f"paused: group {group} would grow"
+    return "newNode", f"group {group} grows"
+
+
 def pod_views(plan: Plan, names: Mapping[str, str] = MappingProxyType({})) -> list[PodView]:
     """Return every waiting pod of a decision, those without a node first, then by name. names: of
     groups by their ids, as people call them."""

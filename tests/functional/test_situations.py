@@ -91,6 +91,15 @@ def test_page_needs_somebody_only_where_a_person_can_help(
         assert commands[0].startswith(NEEDS[name])
 
 
+def test_page_and_command_say_the_same_of_pods_of_a_paused_cluster() -> None:
+    with played("paused") as here:
+        lines = here.page()
+        _, table = here.command("get", "pods", CLUSTER)
+    assert "paused: group workers would grow" in lines
+    assert "new node" not in lines
+    assert "new node" not in table
+
+
 def test_page_says_why_a_removal_failed_and_is_tried_again() -> None:
     with played("webhook") as here:
         lines = here.page()

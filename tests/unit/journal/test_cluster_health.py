@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.journal.cluster_health import (
@@ -20,7 +21,7 @@ from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import GroupVerdict, Health, Plan, ScaleUp, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.snapshot import MissingData
+from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.store.leases import PassFailure, ScanState
 from chalicelib.views.cluster_view import ClusterStatus, health
@@ -122,7 +123,8 @@ def test_what_no_pass_has_counted_is_unknown() -> None:
 
 
 def test_size_is_not_known_while_a_vendor_cannot_be_read() -> None:
-    gauges = pass_gauges(plan(gaps=(MissingData("provider/exoscale", "down"),)), Options(), {})
+    unread = MissingData("provider/exoscale", "down", affected_decisions=(ALL_GROUPS_OF_PROVIDER,))
+    gauges = pass_gauges(plan(gaps=(unread,)), Options(), {})
     assert not [name for name in gauges if name.startswith(("max_nodes", "node_groups_count"))]
     read = pass_gauges(plan(groups=(GroupVerdict("g", "clusterapi", 1, 9, 4),)), Options(), {})
     assert read["max_nodes_count"] == 9
@@ -130,7 +132,23 @@ def test_size_is_not_known_while_a_vendor_cannot_be_read() -> None:
     assert (down.word, down.tone) == ("1 vendor not read", Tone.BAD)
 
 
+def test_doubt_about_one_object_of_a_vendor_leaves_the_vendor_read() -> None:
+    doubts = (
+        MissingData("provider/exoscale", "the name of an SKS cluster is unknown"),
+        MissingData("provider/huaweicloud", "an add-on", affected_decisions=("two autoscalers",)),
+    )
+    gauges = pass_gauges(plan(gaps=doubts), Options(), {})
+    assert gauges["max_nodes_count"] == 0
+    assert status(counts=counts_of(gauges)).word == "ok"
+
+
 # -- pods, groups and pauses
+
+
+def test_paused_cluster_brings_no_pod_a_node_but_some_have_room() -> None:
+    decided = msgspec.structs.replace(waiting(1, 3), fits_existing=("a/fits",))
+    paused = counts_of(pass_gauges(decided, Options(), {}, is_paused=True))
+    assert (paused.waiting, paused.without_node, paused.helped) == (5, 4, 1)
 
 
 def waiting(without_node: int, coming: int) -> Plan:

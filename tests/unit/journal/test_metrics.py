@@ -30,7 +30,7 @@ from chalicelib.model.plan import (
     ScaleUp,
 )
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.model.snapshot import ALL_CAPI_GROUPS, MissingData, Snapshot
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Metrics
 from chalicelib.providers.kit.errors import OutOfStock
@@ -73,7 +73,7 @@ def crowded() -> Plan:
             NodeVerdict("n3", Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources="memory")),
         ),
         paused=Reason.of(ReasonCode.IN_COOLDOWN, which="x", until=NOW),
-        gaps=(MissingData("provider/clusterapi", "down"),),
+        gaps=(MissingData("provider/clusterapi", "down", affected_decisions=(ALL_CAPI_GROUPS,)),),
     )
 
 

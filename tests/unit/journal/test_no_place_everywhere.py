@@ -8,6 +8,7 @@ from chalicelib.cli.plan_output import as_blocks
 from chalicelib.journal.pass_events import PassFacts, events_of_pass
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
+from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
 from chalicelib.notify.conditions import ClusterFacts, conditions
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.no_place import no_place
@@ -45,3 +46,30 @@ def test_reason_of_a_pod_without_a_place_is_the_same_sentence_everywhere() -> No
     notices = [notice.message for notice in conditions(facts)]
     assert any(notice.endswith(f": {LINE}") for notice in notices)
     assert LINE in judged_growth({"pool-7": 1}, plan, (), random=False).detail
+
+
+def unread(provider: str) -> MissingData:
+    return MissingData(
+        f"provider/{provider}", "no answer", affected_decisions=(ALL_GROUPS_OF_PROVIDER,)
+    )
+
+
+def test_vendor_that_is_not_read_comes_before_groups_that_do_not_match() -> None:
+    unmatched = verdict(
+        cluster()
+        .group("a", max=9, template=node("t", "4"))
+        .pending(1, "2", node_selector={"pool": "b"})
+        .plan()
+    )
+    place = no_place(unmatched, gaps=(unread("exoscale"),))
+    assert place.cause == "exoscale is not read, so its groups are unknown: no answer"
+    assert place.others.startswith("a: node(s) didn't match")
+    assert place.code == "GroupUnreadable"
+    full = no_place(verdict(full_group()), gaps=(unread("exoscale"),))
+    assert full.line.startswith(LINE), "a maximum is one setting away"
+    assert full.others.endswith("exoscale is not read, so its groups are unknown: no answer")
+
+
+def test_doubt_about_one_object_of_a_vendor_is_no_cause() -> None:
+    doubt = MissingData("provider/huaweicloud", "its own add-on is at work")
+    assert no_place(verdict(full_group()), gaps=(doubt,)).line == LINE

@@ -94,7 +94,7 @@ def test_record_journal_failure_is_reported_and_retried_in_the_next_pass() -> No
 # -- events about pods
 
 
-def test_record_unschedulable_pod_event_names_the_nearest_group_and_counts_the_others() -> None:
+def test_event_of_pods_without_a_place_names_the_nearest_group_and_counts_others() -> None:
     scene = RecordFixture()
     scene.passes(plan(unschedulable=(refused("a/p", groups=4),)))
     [event] = [event for event in scene.wall.posted if event.kind == "Pod"]
