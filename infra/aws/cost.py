@@ -262,34 +262,30 @@ kubeconfig in a parameter of SSM, ${secret:.2f} with it in Secrets Manager. A de
 addition. Tests hold these figures to at most ${limit_parameter:.2f}, ${limit_secret:.2f} and ${limit_deployment:.2f}.
 What the machines of a cluster cost: [the bill](bill.md).
 
-- Prices: list prices of us-east-1 of {as_of} (`infra/aws/cost_count.py`), without free tiers.
-- Counted on the emulation: calls, units of the tables, messages, log bytes, series, reads of secrets.
-- Assumed: a pass takes 1.0 s with 512 MB on arm64. It has not been measured on Lambda; on the emulation it took 0.1 to 0.2 s
-  on a whole core. The policy has 1 KB.
-- Not included: [alarms and a dashboard](#alarms-and-dashboard), [traffic](#traffic-of-the-clusters-cloud), your own KMS keys, and
-  operations. An operation takes 1 call for a scale-up and about {calls} for an empty node, and as many for the messages that [look
-  after](architecture.md#operations) these calls, which cost {watches:.2f} dollars for 1,000 empty nodes. Each of the six series of
-  `summary` is $0.30 a month while it is not zero.
-- Twice as many passes cost twice as much, except for secrets and series. A second vendor costs its secret, a write unit in each pass,
-  and its queue.
-
-`python -m infra.aws.cost` makes this page, and a test counts again."""
+- Prices: us-east-1, {as_of}, without free tiers.
+- `python -m infra.aws.cost` makes this page and counts on the emulation. It assumes that a pass
+  takes 1.0 s with 512 MB on arm64, which was not measured on Lambda.
+- Not included: [alarms and a dashboard](#alarms-and-dashboard), [traffic](#traffic-of-the-clusters-cloud),
+  your own KMS keys, and operations: 1 call for a scale-up, about {calls} for an empty node, and the
+  messages that [look after](architecture.md#operations) them ({watches:.2f} dollars for 1,000 empty
+  nodes). Each series of `summary` is $0.30 a month while it is not zero.
+- Twice as many passes cost twice as much, except for secrets and series. A second vendor costs its
+  secret, a write unit in each pass, and its queue."""
 
 _ON_REQUEST = """\
-Per deployment and only on request, however many clusters there are. CloudWatch charges for each metric that an alarm watches.
-`GET /metrics` with the rules and the dashboard for Prometheus and Grafana costs requests only."""
+Per deployment, only on request. Prometheus and Grafana with `GET /metrics` cost requests only."""
 
 _NOTIFIED = """\
 ## Notifications
 
-[Notifications](notifications.md) of a quiet cluster read {reads:.1f} units more in a minute and write none:
-{dollars:.2f} dollars a month for a cluster. Messages cost what SNS charges for them."""
+[Notifications](notifications.md) of a quiet cluster read {reads:.1f} units more in a minute:
+{dollars:.2f} dollars a month. SNS charges for messages."""
 
 _EGRESS = """\
 ## Traffic of the cluster's cloud
 
-The cluster's cloud charges outgoing traffic, about $0.09 a GB, which is not included above. Each pass reads
-{each:.1f} MB of lists. An API server compresses lists from 128 KB on.
+The cluster's cloud charges about $0.09 for a GB of outgoing traffic. Each pass reads {each:.1f} MB of
+lists.
 
 | Lists, a month | GB | Dollars |
 |---|---|---|
@@ -298,8 +294,8 @@ The cluster's cloud charges outgoing traffic, about $0.09 a GB, which is not inc
 | plain, and [changes](performance.md#warm-passes) in nine passes of ten | {changes:.0f} | {changes_cost:.2f} |
 | compressed, and changes in nine passes of ten | {warm:.1f} | {warm_cost:.2f} |
 
-The emulated pods are copies of each other and compress {ratio:.0f} times; expect about 8 times for different pods. A
-pass that reads changes reads {kilobytes:.0f} KB where one pod in a thousand has changed."""
+The emulated pods compress {ratio:.0f} times; expect about 8 times. A pass that reads changes reads
+{kilobytes:.0f} KB where one pod in a thousand has changed."""
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Prints how a deployment with many clusters behaves, and what a cluster costs there:
 `python -m infra.simulation.many_clusters [--clusters N …]`.
 
-Without arguments it prints the tables of docs/scale.md.
+Without arguments it prints the tables behind docs/scale.md.
 """
 
 from __future__ import annotations
