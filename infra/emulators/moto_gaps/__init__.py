@@ -1,7 +1,7 @@
 """Corrects differences between moto and AWS that affect a deployment: each module replaces one
 behaviour of moto's classes.
 
-The replacements apply to the whole process, like moto's state. docs/local.md lists them.
+The replacements apply to the whole process, like moto's state. Each module says what it corrects.
 """
 
 from __future__ import annotations
