@@ -229,7 +229,7 @@ def test_docs_predicate_reasons_equal_the_code() -> None:
     reported = {
         code: words.strip()
         for row in rows(SCHEDULING, "Predicates")
-        for code, words in _TOLD.findall(row[3])
+        for code, words in _TOLD.findall(row[2])
     }
     assert reported == {
         code: text(Reason.of(ReasonCode(code), resource="cpu")) for code in reported
@@ -238,7 +238,7 @@ def test_docs_predicate_reasons_equal_the_code() -> None:
 
 def test_docs_every_filter_reason_belongs_to_a_predicate_or_blocks_all_nodes() -> None:
     of_predicates = [
-        code for row in rows(SCHEDULING, "Predicates") for code, _ in _TOLD.findall(row[3])
+        code for row in rows(SCHEDULING, "Predicates") for code, _ in _TOLD.findall(row[2])
     ]
     everywhere = [code for row in _everywhere() for code in re.findall(r"`(\w+)`", row[0])]
     assert sorted(of_predicates + everywhere) == sorted(

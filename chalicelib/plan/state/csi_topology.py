@@ -18,8 +18,10 @@ from chalicelib.model.storage import Storage
 ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 _STANDARD = frozenset(ZONE_LABELS + REGION_LABELS)
-# Keys that do not follow the convention `topology.<driver>/zone`. Where a driver publishes
-# its keys: docs/reference/scale-up.md "Topology labels of CSI drivers".
+# Keys that do not follow the convention `topology.<driver>/zone`, as published in
+# https://github.com/kubernetes-sigs/vsphere-csi-driver/blob/master/docs/book/driver-deployment/deploying_csi_with_zones.md
+# https://github.com/kubernetes-sigs/gcp-compute-persistent-disk-csi-driver/blob/master/pkg/common/constants.go
+# https://github.com/hetznercloud/csi-driver/blob/main/internal/driver/driver.go
 _OTHER_KEYS = {
     "csi.vsphere.vmware.com": tuple(
         f"topology.csi.vmware.com/{name}"
