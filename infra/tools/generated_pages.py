@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from chalicelib.cluster import input_limits
 from chalicelib.functions.webhook_events import AUDIT_REASONS, EVENT_REASONS
 from chalicelib.journal.events import EventRow
 from chalicelib.journal.metrics import METRICS, PREFIX, SERIES
@@ -169,13 +170,26 @@ def _alerts() -> Iterator[str]:
     yield from _table(("Alert", "Severity", "After"), rows)
 
 
+def _pod_limits() -> Iterator[str]:
+    rows = [(cap.what, cap.most) for cap in input_limits.PER_POD]
+    rows.append(("containers", input_limits.CONTAINERS))
+    yield from _table(("Of one pod", "At most"), ((what, f"{most:,}") for what, most in rows))
+
+
+def _cluster_limits() -> Iterator[str]:
+    rows = ((total.what, f"{total.most:,}") for total in input_limits.PER_CLUSTER)
+    yield from _table(("Of all pods", "At most"), rows)
+
+
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "alarms": _alarms,
     "alerts": _alerts,
+    "cluster-limits": _cluster_limits,
     "health": _health,
     "metrics": _metrics,
     "operation-events": lambda: _events(ENDS, STEPS),
     "pass-events": lambda: _events(FACTS),
+    "pod-limits": _pod_limits,
     "reasons": reason_tables.section,
     "summary-metrics": _summary_metrics,
     "waking-events": _waking_events,
