@@ -1,8 +1,8 @@
 """spec.providers.alicloud: the settings of Alibaba Cloud's Auto Scaling.
 
 Upstream reads these from flags, a file and environment variables. A function that serves many
-clusters has none of them, so they are settings in each cluster's policy (docs/providers/alicloud.md
-"Settings" maps the variables). Which credentials are complete is the provider's to say
+clusters has none of them, so they are settings in each cluster's policy (docs/policy.md "alicloud"
+maps the variables). Which credentials are complete is the provider's to say
 (providers/alicloud/settings.py).
 """
 
