@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.model.node import Node
-from chalicelib.plan.prices import node_price
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_policy import Policy
-from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.vendors import cherryservers as cherry
 from chalicelib.policy.vendors import exoscale as exo
 from chalicelib.providers.cherryservers import (
@@ -41,7 +38,7 @@ from chalicelib.providers.exoscale import zone
 from chalicelib.providers.kit import errors
 from chalicelib.providers.kit.errors import ProviderError
 from chalicelib.providers.kit.http import VendorResponse
-from tests.unit.test_docs import EXPANDERS_PAGE, ROOT, rows
+from tests.unit.test_docs import ROOT, rows
 
 PAGES = ROOT / "docs" / "providers"
 EXO, CHERRY = ROOT / "docs/providers/exoscale.md", ROOT / "docs/providers/cherryservers.md"
@@ -265,25 +262,3 @@ def test_docs_cherryservers_credit_error_words_are_recognized_and_listed(word: s
         cherry_codes.error_for(VendorResponse("POST h/p", 400, {}, reported)).error_class
         == "QuotaExceeded"
     )
-
-
-# -- prices
-
-
-def test_docs_cherryservers_price_example() -> None:
-    def priced(cores: int, gib: int, own: float, prices: NodePrices | None) -> float | None:
-        capacity = {"cpu": 1000 * cores, "memory": gib * 2**30}
-        return node_price(
-            Node(name="t", labels={}, capacity=capacity, allocatable=capacity), prices, own
-        )
-
-    assert priced(16, 64, 0.30, None) == 0.30
-    assert priced(4, 16, 0.0, None) is None
-    rates = NodePrices(cpu=0.03, memory=0.004)
-    assert [priced(16, 64, 0.30, rates), priced(4, 16, 0.0, rates)] == [
-        pytest.approx(0.736),
-        pytest.approx(0.184),
-    ]
-    text = " ".join(EXPANDERS_PAGE.read_text("utf-8").split())
-    assert "16 cores and 64 GiB for 0.30 an hour, *web* of Exoscale 4 cores and 16 GiB" in text
-    assert "*metal* at 0.736 and *web* at 0.184" in text
