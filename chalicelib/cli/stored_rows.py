@@ -51,10 +51,6 @@ if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, Store, StoredPolicy
 
 
-_SAME_TIME = 60.0
-"""Seconds between the last pass and the numbers of a table that need no word."""
-
-
 class StoredCluster(msgspec.Struct, frozen=True):
     """What the tables know of one cluster at `now`. decision: None where there is none that can be
     shown, and problem says why. entries: the latest of the journal."""
@@ -253,10 +249,11 @@ def _age_of_numbers(cluster: StoredCluster, columns: str) -> str:
     """Return the line that says of when the numbers of the columns are, "" where the last pass is
     hardly newer."""
     decision = cluster.decision
-    seen_at = cluster.overview.at
-    if decision is None or not seen_at or decision.confirmed_at - seen_at < _SAME_TIME:
+    confirmed_at = decision.confirmed_at if decision is not None else 0.0
+    counted_at = views.older_numbers(cluster.overview.at, confirmed_at)
+    if not counted_at:
         return ""
-    return f"{columns} are of {local_time(seen_at, cluster.now, sys.stdout)}."
+    return f"{columns} are of {local_time(counted_at, cluster.now, sys.stdout)}."
 
 
 # -- the last decision

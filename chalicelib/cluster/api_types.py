@@ -322,6 +322,13 @@ class _BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     disruptions_allowed: Int32 = 0
     current_healthy: Int32 = 0
     desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
+
+    @property
+    def required(self) -> int:
+        """Return how many healthy pods the budget needs, where these are all of its pods."""
+        is_strict = 0 < self.expected_pods <= self.desired_healthy
+        return self.expected_pods if is_strict else 0
 
 
 class ApiBudget(ApiObject, kw_only=True, gc=False, frozen=True):

@@ -212,6 +212,7 @@ class FoldedObjects:
             status.disruptions_allowed,
             item.spec.unhealthy_pod_eviction_policy or "",
             whole=status.current_healthy >= status.desired_healthy > 0,
+            required=status.required,
         )
 
     def _add_namespace(self, item: api_types.ApiNamespace) -> None:

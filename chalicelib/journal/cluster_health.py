@@ -27,8 +27,8 @@ class ClusterCounts(msgspec.Struct, frozen=True):
     """What the last pass has counted; None where none has. ready, unready: nodes; coming: on their
     way; most: that groups and policy allow; leaving. waiting: pods without a place when the pass
     began; without_node: those of them for which it did not help. is_unsafe: too many nodes are not
-    ready. is_braked: the circuit breaker is tripped. The others count vendors and groups that are
-    not well."""
+    ready. is_braked: the circuit breaker is tripped. nodes_behind_budgets: not needed, but a budget
+    never allows their pods to go. The others count vendors and groups that are not well."""
 
     ready: int | None = None
     unready: int | None = None
@@ -44,6 +44,7 @@ class ClusterCounts(msgspec.Struct, frozen=True):
     groups_unhealthy: int = 0
     groups_cannot_grow: int = 0
     groups_backing_off: int = 0
+    nodes_behind_budgets: int = 0
 
     @property
     def nodes(self) -> int | None:
@@ -88,6 +89,7 @@ def counts_of(gauges: Values) -> ClusterCounts:
         groups_unhealthy=unwell("unhealthy"),
         groups_cannot_grow=unwell("cannotGrow"),
         groups_backing_off=unwell("backingOff"),
+        nodes_behind_budgets=known("nodes_behind_budgets_count") or 0,
     )
 
 
@@ -170,6 +172,7 @@ def _statuses(situation: ClusterSituation, now: float) -> Iterator[ClusterStatus
     yield from _counted(HealthState.PODS_WITHOUT_NODE, counts.without_node, "pod", coming)
     yield from _paused(HealthState.REMOVALS_PAUSED, of_part.get(PausedPart.REMOVALS))
     yield from _counted(HealthState.GROUPS_BACKING_OFF, counts.groups_backing_off, "group")
+    yield from _counted(HealthState.NODES_BEHIND_BUDGETS, counts.nodes_behind_budgets, "node")
     if not scan.last_pass:
         yield _status(HealthState.NO_PASS_YET)
     yield from _counted(HealthState.PODS_COMING, helped, "pod")

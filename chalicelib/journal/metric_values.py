@@ -271,7 +271,9 @@ def _health_gauges(
         state = _unwell(group, backoff.attempt if backoff is not None else 1)
         states[state] += 1
     unread = _unread_providers(plan)
+    behind_budgets = sum(verdict.reason.never_drains for verdict in plan.unremovable)
     return {
+        **({key("nodes_behind_budgets_count"): float(behind_budgets)} if behind_budgets else {}),
         **({key("pods_without_node_count"): float(without_node)} if is_waiting else {}),
         **{
             key("unwell_node_groups_count", state=state): float(count)

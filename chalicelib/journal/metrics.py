@@ -220,6 +220,12 @@ METRICS: tuple[Metric, ...] = (
         prefix=OWN_PREFIX,
     ),
     Metric(
+        "nodes_behind_budgets_count",
+        GAUGE,
+        "Unneeded nodes blocked by a PodDisruptionBudget that never allows a disruption.",
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
         "pass_late",
         GAUGE,
         "1 while a pass is overdue, also where none has ever begun.",

@@ -196,6 +196,18 @@ class HealthState(Enum):
         stable="ok",
         notices=("group.failed",),
     )
+    NODES_BEHIND_BUDGETS = HealthRow(
+        CLUSTER,
+        "{} blocked by a budget",
+        Tone.INFO,
+        person=True,
+        meaning=(
+            "nodes that are not needed stay because a PodDisruptionBudget needs all of its pods "
+            "and never allows a disruption"
+        ),
+        anchor="drains-blocked-by-a-disruption-budget",
+        stable="ok",
+    )
     NO_PASS_YET = HealthRow(
         CLUSTER,
         "no pass yet",

@@ -1547,9 +1547,10 @@ class ReasonCode(StrEnum):
     NOT_ENOUGH_PDB = ReasonRow(
         "NotEnoughPdb",
         "its PodDisruptionBudget allows no disruption",
-        detail="{budget}",
+        detail="{budget}[: it needs all {required} of its pods, so it never will]",
         remedy=(
-            "wait until its pods are healthy, add replicas, or let the budget allow a disruption"
+            "[required?|wait until its pods are healthy, ]add replicas, or let the budget allow a "
+            "disruption"
         ),
         fix="loosen the disruption budgets",
         awaited=True,
@@ -1625,6 +1626,13 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
     def drain_rule(self) -> str:
         """Return the code of the rule by which a pod blocks its node, "" for another reason."""
         return str(self.params.get("rule", "")) if self.code is ReasonCode.BLOCKED_BY_POD else ""
+
+    @property
+    def never_drains(self) -> bool:
+        """Return whether a node stays for a budget that never allows a disruption, also where that
+        was established a few passes ago."""
+        rule = self.params.get("rule")
+        return rule == ReasonCode.NOT_ENOUGH_PDB.value and "required" in self.params
 
     @staticmethod
     def of(code: ReasonCode, **params: str | int | float) -> Reason:

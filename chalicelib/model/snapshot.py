@@ -55,7 +55,9 @@ class MissingData(
 
 class PodDisruptionBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing.
-    whole: enough pods are healthy, so evicting a pod that is not ready costs no disruption."""
+    whole: enough pods are healthy, so evicting a pod that is not ready costs no disruption.
+    required: all of its pods, where it needs that many to be healthy and therefore never allows a
+    disruption; otherwise 0."""
 
     namespace: str
     name: str
@@ -63,6 +65,7 @@ class PodDisruptionBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     allowed: int
     unhealthy_policy: str = ""
     whole: bool = False
+    required: int = 0
 
 
 class Controller(msgspec.Struct, frozen=True, omit_defaults=True):

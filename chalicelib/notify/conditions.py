@@ -22,6 +22,7 @@ from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.reasons.no_place import no_place
@@ -159,9 +160,10 @@ def _breaker(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 
 def _providers(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for gap in facts.plan.gaps if facts.plan else ():
-        name = gap.kind.removeprefix("provider/")
-        if name == gap.kind:
+        if not gap.kind.startswith(OF_PROVIDER):
             continue
+        name = gap.kind.removeprefix(OF_PROVIDER)
+        subject = name if gap.unread_provider else f"a part of {name}"
         kind, severity, opens = "provider.unreadable", WARNING, 10 * _MINUTES
         if _THROTTLED.search(gap.detail):
             kind = "provider.throttled"
@@ -171,7 +173,7 @@ def _providers(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             kind,
             f"{kind}/{name}",
             severity,
-            f"{name} cannot be read: {gap.detail}",
+            f"{subject} cannot be read: {gap.detail}",
             cls=kind.partition(".")[2],
             command=typed("get", "groups", facts.name),
             opens_after=opens,

@@ -16,6 +16,7 @@ from chalicelib.model.health import HealthState
 from chalicelib.model.memory import ReplacementState
 from chalicelib.model.operation import REPLACES, Operation, OperationKind
 from chalicelib.model.pause import Pause, PausedPart
+from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails
@@ -98,6 +99,7 @@ def needs(details: ClusterDetails, status: ClusterStatus, now: float) -> list[Ne
         *_sick_groups(details),
         *_resting(details),
         *_of_groups(details),
+        *_behind_budgets(details),
         *gaps[:LISTED],
     ]
 
@@ -227,6 +229,24 @@ def _of_nodes(details: ClusterDetails, now: float, *, ends: bool) -> list[Need]:
         subject = counted(more, "more node")
         listed.append(Need(subject, "announced or overdue, too", page="nodes"))
     return listed
+
+
+def _behind_budgets(details: ClusterDetails) -> list[Need]:
+    """Return the budgets that block nodes and never allow a disruption, with their nodes."""
+    verdicts: dict[str, list[NodeVerdict]] = {}
+    for verdict in details.plan.unremovable:
+        if verdict.reason.never_drains:
+            verdicts.setdefault(str(verdict.reason.params["budget"]), []).append(verdict)
+    needs = []
+    for nodes in list(verdicts.values())[:LISTED]:
+        first = nodes[0]
+        more = len(nodes) - 1
+        note = f"and {counted(more, 'node')} like it" if more else ""
+        command = _explain(details, "node", first.node)
+        anchor = HealthState.NODES_BEHIND_BUDGETS.row.anchor
+        text = sentence(first.reason)
+        needs.append(Need(first.node, text, note, page="nodes", anchor=anchor, command=command))
+    return needs
 
 
 def _sick_groups(details: ClusterDetails) -> list[Need]:

@@ -28,7 +28,7 @@ from chalicelib.page.render import SECURITY_HEADERS, Links, render
 from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import lasting_first
 from chalicelib.runtime.messages import cluster_name_ok
-from chalicelib.views.cluster_view import exact
+from chalicelib.views.cluster_view import exact, older_numbers
 from chalicelib.views.rows import NodeRow, group_named, node_rows
 
 if TYPE_CHECKING:
@@ -246,10 +246,12 @@ def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     group = context.word("group")
     words = context.word("q")
     nodes = views.shown_nodes(_node_rows(cluster), code, group, words)
+    confirmed_at = cluster.decision.confirmed_at if cluster.decision is not None else 0.0
     return "nodes.html", {
         **common,
         "title": f"Nodes of {name}",
         "rows": nodes[:PAGE_ROWS],
+        "counted_at": older_numbers(cluster.overview.at, confirmed_at),
         "total": len(nodes),
         "stays": views.stays(cluster.plan),
         "unconsolidated": views.unconsolidated(cluster.plan),

@@ -131,7 +131,7 @@ def _filled(template: str, reason: Reason) -> str:
         if part.depends_on:
             if not all(_is_known(parameter, reason) for parameter in part.depends_on):
                 pieces = part.otherwise
-            elif not words and isinstance(pieces[0], str):
+            elif pieces and not words and isinstance(pieces[0], str):
                 pieces = (pieces[0].lstrip(",: "), *pieces[1:])
         for piece in pieces:
             words += piece if isinstance(piece, str) else piece.form(reason, piece.name)
@@ -200,7 +200,8 @@ def _inner(reason: Reason, name: str) -> Reason:
 
 
 def _remedy(reason: Reason, name: str) -> str:
-    return _inner(reason, name).code.row.remedy or "look at the pod"
+    inner = _inner(reason, name)
+    return _filled(inner.code.row.remedy, inner) or "look at the pod"
 
 
 _FORMS: Mapping[str | None, _Form] = MappingProxyType(

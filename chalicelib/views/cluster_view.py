@@ -41,6 +41,8 @@ from chalicelib.store.leases import ScanState
 
 LATE_AFTER = 180.0
 """Seconds beyond its interval after which a cluster's next pass is late."""
+_SAME_TIME = 60.0
+"""Seconds between the last pass and the numbers of a table that need no word."""
 
 
 class Instant(float):
@@ -124,6 +126,13 @@ def passes_view(scan: ScanState) -> PassesView:
         if failure
         else None,
     )
+
+
+def older_numbers(counted_at: float, confirmed_at: float) -> float:
+    """Return when the numbers of groups and nodes were counted, 0.0 where the last pass is hardly
+    newer. Epoch seconds; counted_at is 0.0 where nothing was counted."""
+    is_older = counted_at > 0 and confirmed_at - counted_at >= _SAME_TIME
+    return counted_at if is_older else 0.0
 
 
 def is_late(interval: float, scan: ScanState, applied_at: float, now: float) -> bool:

@@ -272,10 +272,11 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
         "Not done",
         (
             GrafanaPanel(
-                "Groups and providers that are not well",
+                "Groups, providers and budgets that are not well",
                 (
                     ("sum by (state) (outscaler_unwell_node_groups_count{})", "groups: {{state}}"),
                     ("max(outscaler_unread_providers_count{})", "providers: not read"),
+                    ("max(outscaler_nodes_behind_budgets_count{})", "nodes: blocked by a budget"),
                 ),
                 help="No value: none.",
             ),

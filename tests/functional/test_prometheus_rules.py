@@ -278,7 +278,7 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     "OutscalerBrake": ('outscaler_brake{cluster="shop"}', "1x120"),
 }
 #: Series of clusters with prices, of those whose nodes are consolidated, taken back, replaced or
-#: restarted, and of those with groups or providers that are not well.
+#: restarted, and of those with groups, providers or budgets that are not well.
 WITH_PRICES = {
     "outscaler_cost_per_hour",
     "outscaler_node_group_cost_per_hour",
@@ -291,6 +291,7 @@ WITH_PRICES = {
     "outscaler_pods_without_node_count",
     "outscaler_unread_providers_count",
     "outscaler_unwell_node_groups_count",
+    "outscaler_nodes_behind_budgets_count",
 }
 
 

@@ -294,8 +294,10 @@ class DrainabilityChecker:
                 if verdict.reason is not None:
                     # As in Cluster Autoscaler, the first pod that blocks a node gives the reason,
                     # also one whose budget has no disruptions from the beginning.
-                    if (spent := self._pdbs.exhausted(limited)) is not None:
-                        return blocked_by_budget(node, *spent)
+                    exhausted = self._pdbs.exhausted(limited)
+                    if exhausted is not None:
+                        holder, budget = exhausted
+                        return blocked(node, holder, self._pdbs.refusal(budget))
                     return blocked(node, pod, verdict.reason)
                 if verdict.action is Action.WAIT:
                     waits_for = pod.key
@@ -329,11 +331,6 @@ def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
     """Return the verdict of a node that a pod blocks, with the rule's own numbers."""
     params = {"pod": pod.key, "rule": reason.code.value, **reason.params}
     return NodeVerdict(node.name, Reason(ReasonCode.BLOCKED_BY_POD, params), pod.key)
-
-
-def blocked_by_budget(node: Node, pod: Pod, budget: str) -> NodeVerdict:
-    """Return the verdict of a node with a pod whose PodDisruptionBudget allows no disruption."""
-    return blocked(node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=budget))
 
 
 def find_candidates(

@@ -198,7 +198,7 @@ def pdb(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     plan moves already count."""
     budgets = (name for name in context.budgets.spent_by(pod) if context.budgets.left(name) < 1)
     name = next(budgets, None)
-    return _block(ReasonCode.NOT_ENOUGH_PDB, budget=name) if name is not None else None
+    return Verdict(Action.BLOCK, context.budgets.refusal(name)) if name is not None else None
 
 
 Rule = Callable[[Pod, PodClass, DrainContext], Verdict | None]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
 from chalicelib.model.pod import Pod, PodClass
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import PodDisruptionBudget
 
 MOST_COMPARED = 500_000
@@ -41,6 +42,7 @@ class PodDisruptionBudgets:
                 self._by_label.setdefault((budget.namespace, pair), []).append(budget)
         self._allowed = {_name(b): b.allowed for b in budgets}
         self._left = dict(self._allowed)
+        self._required = {_name(b): b.required for b in budgets if b.required}
         self._lenient = frozenset(
             _name(b) for b in budgets if b.unhealthy_policy == "AlwaysAllow" or b.whole
         )
@@ -80,6 +82,15 @@ class PodDisruptionBudgets:
     def left(self, name: str) -> int:
         """Return the disruptions left; negative if a plan uses more than one at a time."""
         return self._left[name]
+
+    def refusal(self, name: str) -> Reason:
+        """Return why a budget without a disruption left holds a pod: it needs all of its pods, or
+        others are away now."""
+        required = self._required.get(name)
+        params: dict[str, str | int | float] = {"budget": name}
+        if required is not None:
+            params["required"] = required
+        return Reason(ReasonCode.NOT_ENOUGH_PDB, params)
 
     def exhausted(self, limited: Iterable[tuple[Pod, tuple[str, ...]]]) -> tuple[Pod, str] | None:
         """Return the first of these pods with a budget that has no

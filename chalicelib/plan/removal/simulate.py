@@ -39,7 +39,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict, Removal
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.removal.candidates import Candidate, DrainabilityChecker, blocked_by_budget
+from chalicelib.plan.removal.candidates import Candidate, DrainabilityChecker, blocked
 from chalicelib.plan.removal.headroom_reserve import HeadroomReserve
 from chalicelib.plan.removal.pod_destinations import PodDestinations
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
@@ -213,7 +213,7 @@ class RemovalSimulation:
         if pod is None:
             return NodeVerdict(node.name, Reason.of(ReasonCode.HEADROOM, headroom=failure.headroom))
         if failure.cls < 0:
-            return blocked_by_budget(node, pod, failure.budget)
+            return blocked(node, pod, self._pdbs.refusal(failure.budget))
         if not in_haste or failure.cls not in self._why:
             self._why[failure.cls] = "no node takes it" if in_haste else self._why_no_node(failure)
         what = self._why[failure.cls]

@@ -163,6 +163,23 @@ def test_live_snapshot_contains_everything_in_the_resource_table() -> None:
     assert taken.gaps == (MissingData("provider/test", "one group is hidden"),)
 
 
+@pytest.mark.parametrize(
+    ("expected", "desired", "required"),
+    [(3, 3, 3), (3, 5, 3), (1, 1, 1), (3, 2, 0), (0, 0, 0), (0, 1, 0)],
+)
+def test_budget_that_needs_all_of_its_pods_says_how_many(
+    expected: int, desired: int, required: int
+) -> None:
+    counts = {"expectedPods": expected, "desiredHealthy": desired, "disruptionsAllowed": 0}
+    body = {
+        "kind": "PodDisruptionBudgetList",
+        "metadata": {"resourceVersion": "9"},
+        "items": [plain("web") | {"status": counts}],
+    }
+    taken, _ = snapshot(LiveSnapshotApi(PodDisruptionBudget=[Reply(body=body)]))
+    assert [(budget.name, budget.required) for budget in taken.budgets] == [("web", required)]
+
+
 def test_live_snapshot_requests() -> None:
     _, requests = snapshot(LiveSnapshotApi())
     first = {seen.path: dict(seen.query) for seen in requests if "continue" not in seen.query}

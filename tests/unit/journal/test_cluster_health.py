@@ -19,7 +19,14 @@ from chalicelib.model.health import HealthState, Tone
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause, PausedPart
-from chalicelib.model.plan import GroupVerdict, Health, Plan, ScaleUp, UnschedulablePods
+from chalicelib.model.plan import (
+    GroupVerdict,
+    Health,
+    NodeVerdict,
+    Plan,
+    ScaleUp,
+    UnschedulablePods,
+)
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
 from chalicelib.policy.settings.cluster_options import Options
@@ -190,6 +197,33 @@ def test_pause_of_the_cluster_is_a_state_of_its_own(part: PausedPart, word: str)
 
 def test_pause_of_one_group_is_not_a_state_of_the_cluster() -> None:
     assert status(pauses=[Pause(NOW + 600, NOW - 60, group="g")]).word == "ok"
+
+
+STRICT = Reason.of(
+    ReasonCode.BLOCKED_BY_POD, pod="default/a", rule="NotEnoughPdb", budget="default/a", required=2
+)
+REMEMBERED = Reason(
+    ReasonCode.RECENTLY_UNREMOVABLE, {**STRICT.params, "was": "BlockedByPod", "until": NOW + 60}
+)
+BUSY = Reason.of(
+    ReasonCode.BLOCKED_BY_POD, pod="default/b", rule="NotEnoughPdb", budget="default/b"
+)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "word"),
+    [
+        ([STRICT, REMEMBERED, BUSY], "2 nodes blocked by a budget"),
+        ([STRICT], "1 node blocked by a budget"),
+        ([BUSY], "ok"),
+    ],
+)
+def test_nodes_behind_a_budget_that_never_allows_a_disruption_are_counted(
+    reasons: list[Reason], word: str
+) -> None:
+    stays = tuple(NodeVerdict(f"n{at}", reason) for at, reason in enumerate(reasons))
+    now = status(counts=counted(plan(unremovable=stays)))
+    assert (now.word, now.person) == (word, word != "ok")
 
 
 BACKOFF = Backoff(300.0, NOW + 60, NOW - 240, "OutOfStock")

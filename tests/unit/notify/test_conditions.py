@@ -25,7 +25,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.snapshot import MissingData
+from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
 from chalicelib.notify.conditions import ClusterFacts, conditions, workload
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.store.leases import PassFailure, ScanState
@@ -225,6 +225,18 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_condition_applies_exactly_where_its_rule_says(name: str) -> None:
     changes, expected = CASES[name]
     assert [each.key for each in conditions(facts(**changes))] == expected
+
+
+@pytest.mark.parametrize(
+    ("weakened", "subject"),
+    [(ALL_GROUPS_OF_PROVIDER, "exoscale cannot"), ("node group p1", "a part of exoscale cannot")],
+)
+def test_doubt_about_one_object_does_not_call_its_vendor_unreadable(
+    weakened: str, subject: str
+) -> None:
+    gap = MissingData("provider/exoscale", "no answer", affected_decisions=(weakened,))
+    [condition] = conditions(facts(plan=plan(gaps=(gap,))))
+    assert condition.message == f"{subject} be read: no answer"
 
 
 def test_operation_past_its_deadline_is_stuck() -> None:

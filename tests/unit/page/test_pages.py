@@ -55,6 +55,7 @@ from infra.emulators.example_clusters import (
     busy_plan,
     decided,
     example,
+    overview,
     quiet_plan,
 )
 from infra.emulators.memory_table import MemoryAccount
@@ -462,6 +463,22 @@ def test_nodes_have_their_group_machine_share_and_why_they_stay(store: Store) ->
         "web-3 web m5.large 4 d 82% cpu 61% memory 11 not underutilized (cpu 82%, threshold 50%)"
         in page
     )
+
+
+@pytest.mark.parametrize(
+    ("age", "words_of_age"), [(200.0, "requests and pods counted 3 min 20 s ago"), (30.0, "")]
+)
+def test_nodes_say_when_they_were_counted_where_a_pass_is_newer(
+    age: float, words_of_age: str
+) -> None:
+    store = example()
+    seen = overview()
+    changed = msgspec.structs.replace(seen, at=NOW - age, nodes=seen.nodes[1:])
+    store.gauge_rings.add_overview("prod", changed, NOW + 3600)
+    decided(store, "prod", msgspec.structs.replace(busy_plan(), at=NOW - 6), NOW - 5)
+    page = words(get(store, "/clusters/prod/nodes"))
+    assert words_of_age in page
+    assert ("requests and pods counted" in page) is bool(words_of_age)
 
 
 @pytest.mark.parametrize(

@@ -529,6 +529,22 @@ def test_eviction_of_an_unready_pod_follows_unhealthy_pod_eviction_policy(
     )
 
 
+def test_strict_budget_is_not_waited_for() -> None:
+    build = _nodes(1, 1)
+    strict = PodDisruptionBudget("default", "b", having(app="a"), 0, required=2)
+    build.budgets.append(strict)
+    text = _sentence_of(build, "n0")
+    assert "(default/b: it needs all 2 of its pods, so it never will)" in text
+    assert "; add replicas, or let the budget allow a disruption" in text
+    build.budgets[-1] = msgspec.structs.replace(strict, required=0)
+    assert "(default/b); wait until its pods are healthy" in _sentence_of(build, "n0")
+
+
+def _sentence_of(build: ClusterBuilder, node: str) -> str:
+    plan = build.plan(unneeded=7200)
+    return next(sentence(verdict.reason) for verdict in plan.unremovable if verdict.node == node)
+
+
 def test_unready_pod_uses_no_disruption_of_an_always_allow_pdb() -> None:
     build = (
         _nodes(1)

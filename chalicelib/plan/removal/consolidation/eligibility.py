@@ -21,7 +21,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.removal.candidates import Candidate, Usage, blocked_by_budget
+from chalicelib.plan.removal.candidates import Candidate, Usage, blocked
 from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.removal.consolidation.move_limits import OwnerMoves
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
@@ -131,7 +131,8 @@ class Eligibility:
         PodDisruptionBudgets, or an owner's pods were moved often enough today."""
         for pod, names in candidate.limited:
             if len(names) > 1:
-                return blocked_by_budget(candidate.node, pod, ", ".join(names)).reason
+                refusal = Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=", ".join(names))
+                return blocked(candidate.node, pod, refusal).reason
         for owner, pods in moves.of(candidate).items():
             left = moves.left(owner)
             if left is not None and pods > left:

@@ -17,7 +17,7 @@ import numpy as np
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.removal.bought_back import owner_of
-from chalicelib.plan.removal.candidates import Candidate, blocked_by_budget
+from chalicelib.plan.removal.candidates import Candidate, blocked
 from chalicelib.plan.removal.consolidation.purchases import NodeOffer
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.removal.replacement_rows import UNDER_WAY, open_surge, surge_limit
@@ -189,7 +189,8 @@ class _Builder:
             candidate = self.candidates[at]
             limited_pods = (pod for pod, names in candidate.limited if name in names)
             pod = next(limited_pods, candidate.pods[0])
-            return blocked_by_budget(candidate.node, pod, name).reason
+            refusal = self.removal_limits.pdbs.refusal(name)
+            return blocked(candidate.node, pod, refusal).reason
 
         return reason
 

@@ -29,7 +29,7 @@ from chalicelib.plan.removal.candidates import (
     Candidate,
     DrainabilityChecker,
     Usage,
-    blocked_by_budget,
+    blocked,
     ineligibility_reason,
 )
 from chalicelib.plan.removal.consolidation.costs import Costs
@@ -271,9 +271,11 @@ class _Renewal:
         candidate = self.checker.of(node, usage.share(node))
         if not isinstance(candidate, Candidate):
             return candidate.reason
-        exhausted = self.removal_limits.pdbs.exhausted(candidate.limited)
+        budgets = self.removal_limits.pdbs
+        exhausted = budgets.exhausted(candidate.limited)
         if exhausted is not None:
-            return blocked_by_budget(node, *exhausted).reason
+            pod, budget = exhausted
+            return blocked(node, pod, budgets.refusal(budget)).reason
         return candidate
 
     def _places(self, candidates: Sequence[Candidate]) -> list[SimulatedRemoval] | Reason:
@@ -460,10 +462,11 @@ class _Renewal:
         zone_reason = self._no_attempt_for(candidate)
         if zone_reason is not None:
             return zone_reason
-        for pod, removal_limits in candidate.limited:
-            for budget in removal_limits:
-                if self.removal_limits.pdbs.left(budget) < candidate.used.get(budget, 0):
-                    return blocked_by_budget(candidate.node, pod, budget).reason
+        budgets = self.removal_limits.pdbs
+        for pod, names in candidate.limited:
+            for name in names:
+                if budgets.left(name) < candidate.used.get(name, 0):
+                    return blocked(candidate.node, pod, budgets.refusal(name)).reason
         return self._remove(due_node.why, [_simulated(candidate)])
 
     def _no_attempt_for(self, candidate: Candidate) -> Reason | None:
