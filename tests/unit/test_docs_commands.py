@@ -157,7 +157,7 @@ def test_docs_command_lines_parse() -> None:
                         if each
                     ]
     assert wrong == []
-    assert typed > 50
+    assert typed > 100
 
 
 def _unknown_checks(words: list[str], args: argparse.Namespace) -> set[str]:
