@@ -2,9 +2,9 @@
 its ties, drawn by seed.
 
 Placements describe the cluster once the new nodes are there. The scheduler takes pods by priority
-and then by queue time, which for previously rejected pods is a separate order; it chooses randomly
-among equal nodes; and new nodes become ready together or one after another. Each draw is one such
-history, until no pod moves any more.
+and then by queue time, which for previously rejected pods is a separate order; the order in which
+it scores nodes decides among equal ones; and new nodes become ready together or one after another.
+Each draw is one such history, until no pod moves any more.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class Drawing:
                 if not possible:
                     refused[kind] = world.generation
                     continue
-                places[pod_key(pod)] = best(pod, possible, world, draw).name
+                in_order = draw.sample(possible, len(possible))  # the scheduler's workers race
+                places[pod_key(pod)] = best(pod, in_order, world).name
                 world.place(pod, places[pod_key(pod)])
                 waiting.remove(pod)
                 moved = True

@@ -16,7 +16,7 @@ from infra.emulators.controllers import objects
 from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
-from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView
+from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
 from infra.emulators.controllers.scheduler.scheduler import least_used
 from infra.emulators.invocation import Invocation
 from infra.emulators.kube.objects import KubeObject, clone
@@ -46,7 +46,7 @@ def apps(nodes: int) -> tuple[App, ...]:
     return App("web", nodes + 4, "300m", 45, 8), App("cart", nodes, "250m", 90, 6)
 
 
-def soft_taints_last(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
+def soft_taints_last(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
     """Return the emptiest of the nodes without a soft taint, as the real
     scheduler's taint score prefers."""
 
@@ -54,7 +54,7 @@ def soft_taints_last(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
         return sum(taint.effect == "PreferNoSchedule" for taint in node.taints)
 
     least = min(map(against, nodes))
-    return least_used([node for node in nodes if against(node) == least], world)
+    return least_used(pod, [node for node in nodes if against(node) == least], world)
 
 
 # Pods use their whole grace period.

@@ -49,6 +49,10 @@ def _notes(thing: Json) -> Json:
     return thing["metadata"].get("annotations") or {}
 
 
+def _namespace(thing: Json) -> str:
+    return str(thing["metadata"].get("namespace", "default"))
+
+
 def _class_name(thing: Json) -> str:
     return str(_notes(thing).get(_OLD_CLASS, thing["spec"].get("storageClassName") or ""))
 
@@ -232,7 +236,7 @@ def assume(pod: PodView, node: NodeView, world: VolumeView) -> list[tuple[str, s
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """All API objects that a predicate reads, except nodes and pods."""
+    """All API objects that a predicate or a score reads, except nodes and pods."""
 
     claims: tuple[Json, ...] = ()  # core/v1 PersistentVolumeClaim
     volumes: tuple[Json, ...] = ()  # core/v1 PersistentVolume
@@ -241,6 +245,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     namespaces: tuple[Json, ...] = ()  # core/v1 Namespace
     csi_drivers: tuple[Json, ...] = ()  # storage.k8s.io/v1 CSIDriver
     capacities: tuple[Json, ...] = ()  # storage.k8s.io/v1 CSIStorageCapacity
+    services: tuple[Json, ...] = ()  # core/v1 Service
+    replica_sets: tuple[Json, ...] = ()  # apps/v1 ReplicaSet
 
 
 class ClusterView:
@@ -255,10 +261,8 @@ class ClusterView:
         self.nodes = {node.name: node for node in nodes}
         self._pods: dict[str, list[PodView]] = {name: [] for name in self.nodes}
         self._used: dict[str, Counter[str]] = {name: Counter() for name in self.nodes}
-        self.claims = {
-            (c["metadata"].get("namespace", "default"), c["metadata"]["name"]): c
-            for c in around.claims
-        }
+        self._counted: dict[str, Counter[str]] = {name: Counter() for name in self.nodes}
+        self.claims = {(_namespace(c), c["metadata"]["name"]): c for c in around.claims}
         self.volumes = {v["metadata"]["name"]: v for v in around.volumes}
         self.storage_classes = {c["metadata"]["name"]: c for c in around.storage_classes}
         self.csi_nodes = {n["metadata"]["name"]: n for n in around.csi_nodes}
@@ -266,6 +270,13 @@ class ClusterView:
         self.capacities = around.capacities
         self._namespaces = {
             n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in around.namespaces
+        }
+        self.services = around.services
+        self.owner_selectors = {
+            ("ReplicaSet", _namespace(owner), owner["metadata"]["name"]): read_selector(
+                owner["spec"].get("selector")
+            )
+            for owner in around.replica_sets
         }
         for pod in pods:
             if pod.node and not pod.finished:
@@ -281,12 +292,14 @@ class ClusterView:
         self.nodes[node.name] = node
         self._pods.setdefault(node.name, [])
         self._used.setdefault(node.name, Counter())
+        self._counted.setdefault(node.name, Counter())
         self.generation += 1
 
     def _occupy(self, pod: PodView, node: str) -> None:
         if node in self.nodes:
             self._pods[node].append(pod)
             self._used[node].update(pod.requests)
+            self._counted[node].update(pod.counted_requests)
 
     def place(self, pod: PodView, node: str) -> list[tuple[str, str]]:
         """Bind a pod. From now on it uses resources, counts for later pods, and has the free
@@ -296,7 +309,7 @@ class ClusterView:
         return assume(pod, self.nodes[node], self) if pod.claims and node in self.nodes else []
 
     def leave(self, node: str) -> None:
-        del self.nodes[node], self._pods[node], self._used[node]
+        del self.nodes[node], self._pods[node], self._used[node], self._counted[node]
         self.generation += 1
 
     def pods_on(self, node: str) -> list[PodView]:
@@ -304,6 +317,10 @@ class ClusterView:
 
     def used(self, node: str) -> Counter[str]:
         return self._used[node]
+
+    def counted(self, node: str) -> Counter[str]:
+        """Return the requests on a node as the score of NodeResourcesFit counts them."""
+        return self._counted[node]
 
     def placed(self) -> Iterable[tuple[NodeView, PodView]]:
         for name, pods in self._pods.items():

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from chalicelib.model.quantity import parse_amount
+from infra.emulators.controllers.scheduler.score_formulas import UNASKED
 from infra.emulators.controllers.scheduler.selectors import (
     Expression,
     NodeTerm,
@@ -19,10 +20,14 @@ from infra.emulators.controllers.scheduler.selectors import (
     SelectorTaint,
     Toleration,
     pairs,
+    read_node_term,
     read_node_terms,
     read_selector,
     read_tolerations,
 )
+
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Json = Mapping[str, Any]
 Amounts = dict[str, int]
@@ -53,9 +58,16 @@ def _resize_infeasible(status: Json) -> bool:
     )
 
 
-def _container_requests(container: Json, status: Json, granted: Mapping[str, Json]) -> Amounts:
-    """Return the container's requests. During a resize, this is the larger of
-    requested and allocated."""
+def _container_requests(
+    container: Json, status: Json, granted: Mapping[str, Json], unasked: Amounts
+) -> Amounts:
+    """Return the container's requests; unasked: of resources that it does not request. During a
+    resize, this is the larger of requested and allocated."""
+    asked = _own_requests(container, status, granted)
+    return {**unasked, **asked}
+
+
+def _own_requests(container: Json, status: Json, granted: Mapping[str, Json]) -> Amounts:
     asked = read_amounts((container.get("resources") or {}).get("requests"))
     held = granted.get(container.get("name", ""))
     if held is None or not (held.get("allocatedResources") or held.get("resources")):
@@ -71,9 +83,11 @@ def is_sidecar(container: Json) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def pod_requests(pod: Json) -> Amounts:
+def pod_requests(pod: Json, unasked: Mapping[str, int] | None = None) -> Amounts:
     """Return max(containers + side-cars, peak of each init container with the side-cars declared
-    before it), replaced by pod-level values, plus overhead."""
+    before it), replaced by pod-level values, plus overhead. unasked: what a container counts as
+    that does not request a resource."""
+    missing = dict(unasked or {})
     spec, status = pod["spec"], pod.get("status") or {}
     granted = {
         s["name"]: s
@@ -82,11 +96,11 @@ def pod_requests(pod: Json) -> Amounts:
     }
     steady: Amounts = {}
     for container in spec.get("containers") or ():
-        steady = _sum(steady, _container_requests(container, status, granted))
+        steady = _sum(steady, _container_requests(container, status, granted, missing))
     beside: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
-        asked = _container_requests(container, status, granted)
+        asked = _container_requests(container, status, granted, missing)
         if is_sidecar(container):
             steady, beside = _sum(steady, asked), _sum(beside, asked)
             peak = _larger(peak, beside)
@@ -117,8 +131,22 @@ class PodTerm(msgspec.Struct, frozen=True):
     namespace_selector: Selector
 
 
+class WeightedTerm(msgspec.Struct, frozen=True):
+    """One preferred (anti-)affinity term. weight: negative for anti-affinity."""
+
+    weight: int
+    term: PodTerm
+
+
+class WeightedNodeTerm(msgspec.Struct, frozen=True):
+    """One preferred term of node affinity."""
+
+    weight: int
+    term: NodeTerm
+
+
 class Spread(msgspec.Struct, frozen=True):
-    """One required topology spread constraint (DoNotSchedule)."""
+    """One topology spread constraint."""
 
     topology_key: str
     max_skew: int
@@ -129,8 +157,10 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """A pod as the scheduler sees it. `node` is empty while it is unbound; `claims`
-    are names in its namespace."""
+    """A pod as the scheduler sees it. `node` is empty while it is unbound; `claims` are names in
+    its namespace. counted_requests: requests for the score of NodeResourcesFit. spread: the
+    constraints that must hold, soft_spread the others; defaults_spread: it has none of either.
+    owner: kind and name of its controller. images: of its containers, init containers too."""
 
     name: str
     namespace: str
@@ -144,31 +174,39 @@ class PodView(msgspec.Struct, frozen=True):
     terminating: bool
     finished: bool
     requests: Amounts
+    counted_requests: Amounts
     ports: tuple[HostPort, ...]
     tolerations: tuple[Toleration, ...]
     node_selector: tuple[Expression, ...]
     node_terms: tuple[NodeTerm, ...] | None
     affinity: tuple[PodTerm, ...]
     anti_affinity: tuple[PodTerm, ...]
+    preferred_nodes: tuple[WeightedNodeTerm, ...]
+    preferred_pods: tuple[WeightedTerm, ...]
     spread: tuple[Spread, ...]
+    soft_spread: tuple[Spread, ...]
+    defaults_spread: bool
+    owner: tuple[str, str] | None
+    images: tuple[str, ...]
     claims: tuple[str, ...]
     asks_devices: bool
     raw: Json
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node as the scheduler sees it."""
+    """A node as the scheduler sees it. images: name -> bytes."""
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[SelectorTaint, ...]
     unschedulable: bool
     allocatable: Amounts
+    images: Mapping[str, int]
 
 
 def read_node(raw: Json) -> NodeView:
     """Read a core/v1 Node. A node without status has no capacity."""
-    meta, spec = raw["metadata"], raw.get("spec") or {}
+    meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     return NodeView(
         name=meta["name"],
         labels=meta.get("labels") or {},
@@ -177,7 +215,12 @@ def read_node(raw: Json) -> NodeView:
             SelectorTaint(t["key"], t.get("value") or "", t.get("effect") or "")
             for t in spec.get("taints") or ()
         ),
-        allocatable=read_amounts((raw.get("status") or {}).get("allocatable")),
+        allocatable=read_amounts(status.get("allocatable")),
+        images={
+            name: image.get("sizeBytes") or 0
+            for image in status.get("images") or ()
+            for name in image.get("names") or ()
+        },
     )
 
 
@@ -217,23 +260,55 @@ def _with_keys(selector: Selector, raw: Json, labels: Mapping[str, str]) -> Sele
     return (*selector, *same, *other)
 
 
+def _pod_term(term: Json, namespace: str, labels: Mapping[str, str]) -> PodTerm:
+    named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
+    own = not named and chosen is None
+    return PodTerm(
+        term.get("topologyKey") or "",
+        _with_keys(read_selector(term.get("labelSelector")), term, labels),
+        frozenset({namespace}) if own else frozenset(named),
+        read_selector(chosen),
+    )
+
+
 def _pod_terms(raw: Json | None, namespace: str, labels: Mapping[str, str]) -> tuple[PodTerm, ...]:
+    return tuple(_pod_term(term, namespace, labels) for term in (raw or {}).get(_REQUIRED) or ())
+
+
+def _preferred_pods(
+    affinity: Json, namespace: str, labels: Mapping[str, str]
+) -> tuple[WeightedTerm, ...]:
     terms = []
-    for term in (raw or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-        named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
-        own = not named and chosen is None
-        terms.append(
-            PodTerm(
-                term.get("topologyKey") or "",
-                _with_keys(read_selector(term.get("labelSelector")), term, labels),
-                frozenset({namespace}) if own else frozenset(named),
-                read_selector(chosen),
-            )
-        )
+    for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
+        for wish in (affinity.get(kind) or {}).get(_PREFERRED) or ():
+            term = _pod_term(wish["podAffinityTerm"], namespace, labels)
+            terms.append(WeightedTerm(sign * wish["weight"], term))
     return tuple(terms)
 
 
-def _spread(spec: Json, labels: Mapping[str, str]) -> tuple[Spread, ...]:
+def _preferred_nodes(affinity: Json) -> tuple[WeightedNodeTerm, ...]:
+    wishes = (affinity.get("nodeAffinity") or {}).get(_PREFERRED) or ()
+    return tuple(
+        WeightedNodeTerm(wish["weight"], read_node_term(wish["preference"])) for wish in wishes
+    )
+
+
+def _owner(meta: Json) -> tuple[str, str] | None:
+    """Return kind and name of the controller."""
+    owners = meta.get("ownerReferences") or ()
+    return next(
+        ((owner["kind"], owner["name"]) for owner in owners if owner.get("controller")), None
+    )
+
+
+def _images(spec: Json) -> tuple[str, ...]:
+    """Return the images as nodes list them: with the tag `latest` if they name none."""
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    names = [container.get("image") or "" for container in containers]
+    return tuple(name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names)
+
+
+def _spread(spec: Json, labels: Mapping[str, str], *, soft: bool = False) -> tuple[Spread, ...]:
     return tuple(
         Spread(
             c["topologyKey"],
@@ -248,7 +323,7 @@ def _spread(spec: Json, labels: Mapping[str, str]) -> tuple[Spread, ...]:
             honor_taints=c.get("nodeTaintsPolicy", "Ignore") == "Honor",
         )
         for c in spec.get("topologySpreadConstraints") or ()
-        if c.get("whenUnsatisfiable") != "ScheduleAnyway"
+        if (c.get("whenUnsatisfiable") == "ScheduleAnyway") is soft
     )
 
 
@@ -270,9 +345,7 @@ def read_pod(raw: Json) -> PodView:
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     labels, namespace = meta.get("labels") or {}, meta.get("namespace") or "default"
     affinity = spec.get("affinity") or {}
-    required = (affinity.get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED)
     return PodView(
         name=meta["name"],
         namespace=namespace,
@@ -286,13 +359,20 @@ def read_pod(raw: Json) -> PodView:
         terminating=bool(meta.get("deletionTimestamp")),
         finished=status.get("phase") in {"Succeeded", "Failed"},
         requests=pod_requests(raw),
+        counted_requests=pod_requests(raw, UNASKED),
         ports=_ports(spec),
         tolerations=read_tolerations(spec.get("tolerations")),
         node_selector=pairs(spec.get("nodeSelector")),
         node_terms=read_node_terms(required),
         affinity=_pod_terms(affinity.get("podAffinity"), namespace, labels),
         anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace, labels),
+        preferred_nodes=_preferred_nodes(affinity),
+        preferred_pods=_preferred_pods(affinity, namespace, labels),
         spread=_spread(spec, labels),
+        soft_spread=_spread(spec, labels, soft=True),
+        defaults_spread=not spec.get("topologySpreadConstraints"),
+        owner=_owner(meta),
+        images=_images(spec),
         claims=_claims(meta["name"], spec),
         asks_devices=bool(spec.get("resourceClaims")),
         raw=raw,

@@ -153,15 +153,20 @@ class _Counted(msgspec.Struct, frozen=True):
         return min(self.counts.values()) if len(self.counts) >= self.constraint.min_domains else 0
 
 
-def _counts_node(pod: PodView, constraint: Spread, node: NodeView) -> bool:
-    if not all(c.topology_key in node.labels for c in pod.spread):
-        return False
+def has_keys(constraints: Iterable[Spread], node: NodeView) -> bool:
+    """Return whether a node has the labels of all these constraints."""
+    return all(constraint.topology_key in node.labels for constraint in constraints)
+
+
+def counts_node(pod: PodView, constraint: Spread, node: NodeView) -> bool:
+    """Return whether the constraint's policies of inclusion count a node."""
     if constraint.honor_affinity and not matches_node_affinity(pod, node):
         return False
     return not (constraint.honor_taints and untolerated(node.taints, pod.tolerations))
 
 
-def _matching(pod: PodView, constraint: Spread, others: list[PodView]) -> int:
+def count_matching(pod: PodView, constraint: Spread, others: Iterable[PodView]) -> int:
+    """Return how many of these pods a constraint of a pod counts."""
     if not constraint.selector:  # an absent or empty selector matches no pod
         return 0
     return sum(
@@ -175,9 +180,9 @@ def _matching(pod: PodView, constraint: Spread, others: list[PodView]) -> int:
 def _count(pod: PodView, constraint: Spread, world: ClusterView) -> _Counted:
     counts: dict[str, int] = {}
     for node in world.nodes.values():
-        if _counts_node(pod, constraint, node):
+        if has_keys(pod.spread, node) and counts_node(pod, constraint, node):
             domain = node.labels[constraint.topology_key]
-            counts[domain] = counts.get(domain, 0) + _matching(
+            counts[domain] = counts.get(domain, 0) + count_matching(
                 pod, constraint, world.pods_on(node.name)
             )
     return _Counted(constraint, counts, int(selects(constraint.selector, pod.labels)))
@@ -211,7 +216,8 @@ EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rul
 Places = Counter[tuple[str, str]]  # (topology key, value) -> matching pods there
 
 
-def _term_selects(term: PodTerm, pod: PodView, world: ClusterView) -> bool:
+def term_selects(term: PodTerm, pod: PodView, world: ClusterView) -> bool:
+    """Return whether a term is about a pod."""
     in_namespace = pod.namespace in term.namespaces or selects(
         term.namespace_selector, world.namespace_labels(pod.namespace)
     )
@@ -219,7 +225,7 @@ def _term_selects(term: PodTerm, pod: PodView, world: ClusterView) -> bool:
 
 
 def _all_select(terms: Iterable[PodTerm], pod: PodView, world: ClusterView) -> bool:
-    return all(_term_selects(term, pod, world) for term in terms)
+    return all(term_selects(term, pod, world) for term in terms)
 
 
 def _attracting(pod: PodView, world: ClusterView) -> Places:
@@ -244,7 +250,7 @@ def _repelling(pod: PodView, world: ClusterView) -> Places:
             places.update(
                 (term.topology_key, node.labels[term.topology_key])
                 for term in pod.anti_affinity
-                if term.topology_key in node.labels and _term_selects(term, other, world)
+                if term.topology_key in node.labels and term_selects(term, other, world)
             )
     return places
 
@@ -254,7 +260,7 @@ def _forbidden(pod: PodView, world: ClusterView) -> Places:
         (term.topology_key, node.labels[term.topology_key])
         for node, other in world.placed()
         for term in other.anti_affinity
-        if term.topology_key in node.labels and _term_selects(term, pod, world)
+        if term.topology_key in node.labels and term_selects(term, pod, world)
     )
 
 

@@ -1,8 +1,8 @@
 """The scheduler as a controller: binds waiting pods in the store, or records why it could not.
 
 Outscaler depends on these records: PodScheduled=False with reason Unschedulable and the
-message, and a FailedScheduling event whose count grows with every attempt. Scoring is limited,
-and there is no preemption.
+message, and a FailedScheduling event whose count grows with every attempt. Nodes are chosen by a
+`Pick`: a simple one, or scoring.DefaultProfile with the real scores. There is no preemption.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _WATCHED = (
 
 
 Json = Mapping[str, Any]
-Pick = Callable[[Sequence[NodeView], ClusterView], NodeView]
+Pick = Callable[[PodView, Sequence[NodeView], ClusterView], NodeView]
+"""(pod, nodes that it fits, cluster) -> the node for the pod."""
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -72,12 +73,12 @@ class Decision(msgspec.Struct, frozen=True):
     volumes: tuple[tuple[str, str], ...] = ()
 
 
-def first(nodes: Sequence[NodeView], _world: ClusterView) -> NodeView:
+def first(_pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> NodeView:
     """Select the first node in the given order, which fills nodes in turn."""
     return nodes[0]
 
 
-def least_used(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
+def least_used(_pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
     """Select the node with the least used share of cpu and memory, as the scheduler's default score
     prefers; the first of equals."""
 
@@ -112,7 +113,7 @@ def place(pod: PodView, world: ClusterView, pick: Pick = least_used) -> Decision
     possible = [node for node, reasons in against if not reasons]
     if not possible:
         return Decision(pod, None, refusal(reasons for _, reasons in against))
-    chosen = pick(possible, world)
+    chosen = pick(pod, possible, world)
     return Decision(pod, chosen.name, volumes=tuple(world.place(pod, chosen.name)))
 
 
@@ -251,6 +252,8 @@ class SchedulerLoop:
             namespaces=tuple(self._store.list("namespaces")),
             csi_drivers=tuple(listed(self._store, "csidrivers", _STORAGE)),
             capacities=tuple(listed(self._store, "csistoragecapacities", _STORAGE)),
+            services=tuple(listed(self._store, "services")),
+            replica_sets=tuple(listed(self._store, "replicasets", "apps")),
         )
 
     def _carry_out(self, decision: Decision, *, again: bool) -> None:

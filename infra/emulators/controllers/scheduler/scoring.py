@@ -1,268 +1,276 @@
 """Node preferences of the real scheduler: its default score plugins, their weights, and ties.
 
-The planner's placements must hold wherever the scheduler puts the pods. kube-scheduler adds up
-seven plugins, each normalized to 0..100, and selects randomly among the nodes with the best sum.
-ImageLocality is omitted, because no object here names the images of a node. No code is shared with
-the planner.
+The planner's placements must hold wherever the scheduler puts the pods. Here the counts are read
+from a cluster's objects; score_formulas.py has the formulas. No code is shared with the planner.
 """
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
+from infra.emulators.controllers.scheduler import score_formulas as formulas
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
-from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
-from infra.emulators.controllers.scheduler.predicates import matches_node_affinity
-from infra.emulators.controllers.scheduler.selectors import (
-    Expression,
-    read_expressions,
-    read_selector,
-    selects,
+from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, Spread
+from infra.emulators.controllers.scheduler.predicates import (
+    count_matching,
+    counts_node,
+    has_keys,
+    term_selects,
 )
+from infra.emulators.controllers.scheduler.score_formulas import Ints, SpreadCounts
+from infra.emulators.controllers.scheduler.selectors import Selector, pairs, selects
 
-Json = Mapping[str, Any]
-Scores = list[float]
+Plugin = Callable[[PodView, Sequence[NodeView], ClusterView], Ints | None]
+"""(pod, nodes, cluster) -> scores of the nodes, None if it does not score this pod."""
+CountPods = Callable[[NodeView], int]
 
-_BEST = 100.0
-_UNASKED = {"cpu": 100, "memory": 200 << 20}  # assumed for a container without a request
-_HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-# default spread constraints of pods without any: topology key, maxSkew
-_BY_DEFAULT = ((_HOST, 3), (_ZONE, 5))
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_HARD_AFFINITY = 1  # weight of a running pod's required affinity towards the new pod
+_RESOURCES = ("cpu", "memory")
+_ZONE = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
-def _counted(pod: PodView) -> list[int]:
-    """Return the millicores and bytes that a pod counts as."""
-    return [pod.requests.get(name, 0) or least for name, least in _UNASKED.items()]
+def _integers(values: Iterable[object]) -> Ints:
+    return np.array(list(values), dtype=np.int64)
 
 
-def _least_allocated(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """Score the mean free share of cpu and memory (NodeResourcesFit, LeastAllocated)."""
-    mine, scores = _counted(pod), []
-    for node in nodes:
-        total = [0, 0]
-        for other in world.pods_on(node.name):
-            cpu, memory = _counted(other)
-            total[0], total[1] = total[0] + cpu, total[1] + memory
-        shares = []
-        for name, used, own in zip(_UNASKED, total, mine, strict=True):
-            have = node.allocatable.get(name, 0)
-            if have:
-                shares.append(max(0, have - used - own) * 100 // have)
-        scores.append(float(sum(shares) // len(shares)) if shares else 0.0)
-    return scores
+def _amounts(rows: Iterable[dict[str, int]]) -> Ints:
+    """Return millicores and bytes, (rows, 2)."""
+    return _integers([row.get(name, 0) for name in _RESOURCES] for row in rows).reshape(-1, 2)
 
 
-def _balanced(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """Score how close the used shares of cpu and memory are to each other."""
-    if not any(pod.requests.get(name) for name in _UNASKED):
-        return [0.0] * len(nodes)
-    scores = []
-    for node in nodes:
-        used = world.used(node.name)
-        shares = [
-            min(1.0, (used[name] + pod.requests.get(name, 0)) / have)
-            for name in _UNASKED
-            if (have := node.allocatable.get(name, 0))
-        ]
-        scores.append(float(int((1 - (max(shares) - min(shares)) / 2) * _BEST)) if shares else 0.0)
-    return scores
-
-
-def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
-    return _share(
-        [
-            sum(
-                taint.effect == "PreferNoSchedule"
-                and not any(t.accepts(taint) for t in pod.tolerations)
-                for taint in node.taints
-            )
-            for node in nodes
-        ],
-        reverse=True,
-    )
-
-
-def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
-    terms = ((pod.raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
-        _PREFERRED
-    ) or ()
-    if not terms:
-        return [0.0] * len(nodes)
-    read = [
-        (
-            term["weight"],
-            read_expressions(term["preference"].get("matchExpressions")),
-            read_expressions(term["preference"].get("matchFields")),
+def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Ints:
+    def untolerated(node: NodeView) -> int:
+        return sum(
+            taint.effect == "PreferNoSchedule"
+            and not any(toleration.accepts(taint) for toleration in pod.tolerations)
+            for taint in node.taints
         )
-        for term in terms
-    ]
-    return _share(
-        [
-            sum(
-                weight
-                for weight, labels, fields in read
-                if (labels or fields)
-                and _all(labels, node.labels)
-                and _all(fields, {"metadata.name": node.name})
-            )
-            for node in nodes
-        ]
+
+    return formulas.taint_scores(_integers(map(untolerated, nodes)))
+
+
+def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Ints | None:
+    if not pod.preferred_nodes:
+        return None
+    weights = (
+        sum(wish.weight for wish in pod.preferred_nodes if wish.term.holds(node.labels, node.name))
+        for node in nodes
+    )
+    return formulas.node_affinity_scores(_integers(weights))
+
+
+def _fit(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints:
+    used = _amounts(world.counted(node.name) for node in nodes) + _amounts([pod.counted_requests])
+    return formulas.least_allocated_scores(used, _amounts(node.allocatable for node in nodes))
+
+
+def _balance(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints | None:
+    own = _amounts([pod.requests])[0]
+    if not own.any():
+        return None
+    used = _amounts(world.used(node.name) for node in nodes)
+    return formulas.balanced_allocation_scores(
+        used, own, _amounts(node.allocatable for node in nodes)
     )
 
 
-def _all(expressions: Iterable[Expression], labels: Mapping[str, str]) -> bool:
-    return all(each.holds(labels) for each in expressions)
+def _images(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints:
+    holders = {
+        image: sum(image in node.images for node in world.nodes.values())
+        for image in set(pod.images)
+    }
 
+    def present(node: NodeView) -> int:
+        return sum(
+            formulas.scaled_image_bytes(node.images[image], holders[image], len(world.nodes))
+            for image in pod.images
+            if image in node.images
+        )
 
-def _share(counts: Sequence[float], *, reverse: bool = False) -> Scores:
-    """Scale counts to 0..100 of the largest."""
-    most = max(counts, default=0)
-    if not most:
-        return [_BEST if reverse else 0.0] * len(counts)
-    scores = [float(int(_BEST * count / most)) for count in counts]
-    return [_BEST - score for score in scores] if reverse else scores
+    return formulas.image_scores(_integers(map(present, nodes)), len(pod.images))
 
 
 # -- between pods
 
 
-def _weighed(pod: PodView, kind: str) -> list[tuple[int, Json]]:
-    """Return preferred terms of a pod with their weights, negative for anti-affinity."""
-    rules = (pod.raw["spec"].get("affinity") or {}).get(kind) or {}
-    sign = 1 if kind == "podAffinity" else -1
-    return [
-        (sign * each["weight"], each["podAffinityTerm"]) for each in rules.get(_PREFERRED) or ()
-    ]
-
-
-def _means(term: Json, owner: PodView, other: PodView, world: ClusterView) -> bool:
-    named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
-    inside = other.namespace in (named or (() if chosen is not None else (owner.namespace,)))
-    if not inside and chosen is not None:
-        inside = selects(read_selector(chosen), world.namespace_labels(other.namespace))
-    return inside and selects(read_selector(term.get("labelSelector")), other.labels)
-
-
-def _pod_affinity(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """Score preferred terms of the pod and of running pods, and required
-    affinity of running pods."""
-    mine = [*_weighed(pod, "podAffinity"), *_weighed(pod, "podAntiAffinity")]
-    weights: dict[tuple[str, str], int] = {}
-
-    def add(node: NodeView, term: Json, weight: int) -> None:
-        key = term.get("topologyKey", "")
-        if key in node.labels:
-            weights[key, node.labels[key]] = weights.get((key, node.labels[key]), 0) + weight
-
+def _pod_affinity(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints | None:
+    """Score preferred terms of the pod and of running pods, and required affinity of running
+    pods."""
+    weights = Counter[tuple[str, str]]()
+    touched = False
     for node, other in world.placed():
-        for weight, term in mine:
-            if _means(term, pod, other, world):
-                add(node, term, weight)
-        if "affinity" not in other.raw["spec"]:
-            continue
-        theirs = [*_weighed(other, "podAffinity"), *_weighed(other, "podAntiAffinity")]
-        hard = (other.raw["spec"]["affinity"].get("podAffinity") or {}).get(_REQUIRED) or ()
-        for weight, term in (*theirs, *((_HARD_AFFINITY, term) for term in hard)):
-            if _means(term, other, pod, world):
-                add(node, term, weight)
-    raw = [
+        terms = [
+            (wish.weight, wish.term)
+            for wish in pod.preferred_pods
+            if term_selects(wish.term, other, world)
+        ]
+        terms += [
+            (wish.weight, wish.term)
+            for wish in other.preferred_pods
+            if term_selects(wish.term, pod, world)
+        ]
+        terms += [
+            (formulas.HARD_AFFINITY_WEIGHT, term)
+            for term in other.affinity
+            if term_selects(term, pod, world)
+        ]
+        for weight, term in terms:
+            if term.topology_key in node.labels:
+                weights[term.topology_key, node.labels[term.topology_key]] += weight
+                touched = True
+    if not touched:
+        return None
+    sums = (
         sum(weight for (key, value), weight in weights.items() if node.labels.get(key) == value)
         for node in nodes
-    ]
-    low, high = min(raw, default=0), max(raw, default=0)
-    return [float(int(_BEST * (each - low) / (high - low))) if high > low else 0.0 for each in raw]
-
-
-def _owner(pod: PodView) -> tuple[str, str] | None:
-    return next(
-        ((each["kind"], each["name"]) for each in pod.raw["metadata"].get("ownerReferences") or ()),
-        None,
     )
+    return formulas.pod_affinity_scores(_integers(sums))
 
 
-def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """Score ScheduleAnyway constraints. A pod without any constraint is spread over
-    hosts and zones by its owner."""
-    given = pod.raw["spec"].get("topologySpreadConstraints") or ()
-    soft = [
-        (each["topologyKey"], each.get("maxSkew") or 1, read_selector(each.get("labelSelector")))
-        for each in given
-        if each.get("whenUnsatisfiable") == "ScheduleAnyway"
-    ]
-    owner = _owner(pod)
-    if not soft and (given or owner is None):
-        return [0.0] * len(nodes)
-    constraints = soft or [(key, skew, None) for key, skew in _BY_DEFAULT]
-    able = [not given or all(key in node.labels for key, _, _ in constraints) for node in nodes]
-    raw = [0.0] * len(nodes)
-    for key, skew, selector in constraints:
-        domains = {
-            node.labels[key]
-            for node, can in zip(nodes, able, strict=True)
-            if can and key in node.labels
-        }
-        size = len(nodes) if key == _HOST else len(domains)
-        counts = dict.fromkeys(domains, 0)
-        for node, other in world.placed():
-            here = node.labels.get(key, "")
-            if (
-                here in counts
-                and other.namespace == pod.namespace
-                and not other.terminating
-                and (selects(selector, other.labels) if given else _owner(other) == owner)
-                and (not given or matches_node_affinity(pod, node))
-            ):
-                counts[here] += 1
-        for at, node in enumerate(nodes):
-            if able[at] and key in node.labels:
-                raw[at] += counts[node.labels[key]] * math.log(size + 2) + skew - 1
-    rounded = [float(round(each)) for each, can in zip(raw, able, strict=True) if can]
-    if not rounded:
-        return [0.0] * len(nodes)
-    low, high = min(rounded), max(rounded)
-    return [
-        0.0
-        if not can
-        else _BEST
-        if not high
-        else float(int(_BEST * (high + low - round(each)) / high))
-        for each, can in zip(raw, able, strict=True)
-    ]
+def _default_selector(pod: PodView, world: ClusterView) -> Selector:
+    """Return what selects the pods that the default constraints count: the selectors of all
+    Services of the pod, and that of its ReplicaSet if that is known."""
+    merged: dict[str, str] = {}
+    for service in world.services:
+        inside = service["metadata"].get("namespace", "default") == pod.namespace
+        wanted = service["spec"].get("selector") or {}
+        if inside and wanted and wanted.items() <= pod.labels.items():
+            merged.update(wanted)
+    kind, name = pod.owner or ("", "")
+    of_owner = world.owner_selectors.get((kind, pod.namespace, name)) or ()
+    return (*pairs(merged), *of_owner)
 
 
-#: Plugins with kube-scheduler's default weights.
-PLUGINS = (
-    (_taints, 3),
-    (_node_affinity, 2),
-    (_spread, 2),
-    (_pod_affinity, 2),
-    (_least_allocated, 1),
-    (_balanced, 1),
-)
+def _default_count(pod: PodView, world: ClusterView) -> CountPods | None:
+    """Return what counts the pods on a node that the default constraints spread, None if there
+    are none. Where a pod's controller is not among the objects, those of the same controller
+    are counted: its selector selects just them."""
+    selector = _default_selector(pod, world)
+    owner, namespace = pod.owner, pod.namespace
+    unread = owner is not None and (owner[0], namespace, owner[1]) not in world.owner_selectors
+    by_owner = unread and owner is not None and owner[0] in formulas.OWNERS_WITH_SELECTOR
+    if not selector and not by_owner:
+        return None
+
+    def count(node: NodeView) -> int:
+        return sum(
+            other.namespace == namespace
+            and not other.terminating
+            and (not by_owner or other.owner == owner)
+            and selects(selector, other.labels)
+            for other in world.pods_on(node.name)
+        )
+
+    return count
 
 
-def scores(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """Return the weighted sum per node. nodes: all nodes that the pod fits."""
-    total = [0.0] * len(nodes)
-    for plugin, weight in PLUGINS:
-        total = [
-            have + weight * score
-            for have, score in zip(total, plugin(pod, nodes, world), strict=True)
-        ]
-    return total
+def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints | None:
+    """Score ScheduleAnyway constraints. A pod without any constraint is spread over hosts and
+    zones with the pods of its controller and Services."""
+    if pod.defaults_spread:
+        count = _default_count(pod, world)
+        if count is None:
+            return None
+        defaults = (
+            Spread(key, skew, 1, None, honor_affinity=True, honor_taints=False)
+            for key, skew in formulas.DEFAULT_SPREAD
+        )
+        counting = _SpreadCounting(pod, nodes, world, ())
+        return formulas.spread_scores([counting.of(constraint, count) for constraint in defaults])
+    if not pod.soft_spread:
+        return None
+    counting = _SpreadCounting(pod, nodes, world, pod.soft_spread)
+
+    def own(constraint: Spread) -> SpreadCounts:
+        return counting.of(
+            constraint, lambda node: count_matching(pod, constraint, world.pods_on(node.name))
+        )
+
+    return formulas.spread_scores(map(own, pod.soft_spread), counting.able)
 
 
-def best(
-    pod: PodView, nodes: Sequence[NodeView], world: ClusterView, draw: random.Random
-) -> NodeView:
+class _SpreadCounting:
+    """Counts matching pods for constraints of one pod. needed: constraints of which a node must
+    have all labels; able: which of the scored nodes have them."""
+
+    def __init__(
+        self,
+        pod: PodView,
+        nodes: Sequence[NodeView],
+        world: ClusterView,
+        needed: Sequence[Spread],
+    ) -> None:
+        self._pod, self._needed = pod, needed
+        self._all = list(world.nodes.values())
+        position = {node.name: at for at, node in enumerate(self._all)}
+        self._scored = _integers(position[node.name] for node in nodes)
+        self.able = np.array([has_keys(needed, node) for node in nodes], dtype=np.bool_)
+
+    def of(self, constraint: Spread, count: CountPods) -> SpreadCounts:
+        """Return the counts of one constraint."""
+        key, max_skew = constraint.topology_key, constraint.max_skew
+        if key == formulas.HOST_LABEL:
+            # of the node, not of its label's value, whatever the policies
+            scored = (self._all[at] for at in self._scored.tolist())
+            own = _integers(count(node) if key in node.labels else -1 for node in scored)
+            return SpreadCounts(own, int(self.able.sum()), max_skew)
+        codes: dict[str, int] = {}
+        domains = _integers(
+            codes.setdefault(node.labels[key], len(codes)) if key in node.labels else -1
+            for node in self._all
+        )
+        pods = _integers(count(node) if self._counts(constraint, node) else 0 for node in self._all)
+        in_domain, size = formulas.domain_counts(domains, pods, self._scored, self.able)
+        return SpreadCounts(in_domain, size, max_skew)
+
+    def _counts(self, constraint: Spread, node: NodeView) -> bool:
+        return has_keys(self._needed, node) and counts_node(self._pod, constraint, node)
+
+
+PLUGINS: dict[str, Plugin] = {
+    formulas.TAINTS: _taints,
+    formulas.NODES: _node_affinity,
+    formulas.SPREAD: _spread,
+    formulas.PODS: _pod_affinity,
+    formulas.FIT: _fit,
+    formulas.BALANCE: _balance,
+    formulas.IMAGES: _images,
+}
+"""The plugins by their names in the scheduler's configuration."""
+
+
+def plugin_scores(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> dict[str, Ints]:
+    """Return the weighted scores of every plugin that scores this pod. nodes: the sampled nodes
+    that the pod fits."""
+    scores = {name: plugin(pod, nodes, world) for name, plugin in PLUGINS.items()}
+    return formulas.weighted({name: own for name, own in scores.items() if own is not None})
+
+
+def best(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
+    """Return the scheduler's choice. nodes: those that the pod fits, in the order scored."""
     if len(nodes) == 1:
         return nodes[0]
-    found = scores(pod, nodes, world)
-    most = max(found)
-    return draw.choice([node for node, score in zip(nodes, found, strict=True) if score == most])
+    totals = sum(plugin_scores(pod, nodes, world).values(), np.zeros(len(nodes), dtype=np.int64))
+    return nodes[formulas.chosen(totals)]
+
+
+class DefaultProfile:
+    """Chooses nodes as a kube-scheduler with the default profile does, its sample included.
+
+    percentage: percentageOfNodesToScore, 0 for the default; seed: as in NodeSampling.
+    """
+
+    def __init__(self, percentage: int = 0, seed: int | None = None) -> None:
+        self._sampling = formulas.NodeSampling(percentage, seed)
+
+    def __call__(self, pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
+        """Return the node for a pod. nodes: all those that it fits."""
+        listed = list(world.nodes.values())
+        zones = [tuple(node.labels.get(key, "") for key in _ZONE) for node in listed]
+        order = formulas.in_tree_order(zones)
+        fitting = {node.name for node in nodes}
+        fits = np.array([listed[at].name in fitting for at in order], dtype=np.bool_)
+        sample = self._sampling.take(fits).tolist()
+        return best(pod, [listed[order[at]] for at in sample], world)

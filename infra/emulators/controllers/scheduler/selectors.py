@@ -100,12 +100,13 @@ def read_node_terms(raw: Json | None) -> tuple[NodeTerm, ...] | None:
     """Read a core/v1 NodeSelector. None: no requirement. An empty list: no node matches."""
     if raw is None:
         return None
-    return tuple(
-        NodeTerm(
-            read_expressions(term.get("matchExpressions")),
-            read_expressions(term.get("matchFields")),
-        )
-        for term in raw.get("nodeSelectorTerms") or ()
+    return tuple(read_node_term(term) for term in raw.get("nodeSelectorTerms") or ())
+
+
+def read_node_term(raw: Json) -> NodeTerm:
+    """Read a core/v1 NodeSelectorTerm."""
+    return NodeTerm(
+        read_expressions(raw.get("matchExpressions")), read_expressions(raw.get("matchFields"))
     )
 
 
