@@ -35,6 +35,7 @@ from tests.benchmarks.consolidation_world import (
     pending_pod,
 )
 from tests.benchmarks.openb import INPUTS, NOW, PRICES, convert, load
+from tests.benchmarks.scheduler_referee import CHOICES, SchedulerScores
 from tests.differential.karpenter import MICRO, KarpenterRules
 from tests.reference_data import SHARED
 
@@ -111,10 +112,18 @@ def trace(
     return Trace(empty, tuple(pods), length, unmeasured * HOUR)
 
 
+def quiet_world(
+    task_trace: Trace, scores: SchedulerScores = SchedulerScores.LEAST_ALLOCATED
+) -> World:
+    """The world at the beginning of a trace, in which nothing happens by itself."""
+    cluster = task_trace.cluster
+    return World(cluster, prices=PRICES, start_up=START_UP, scores=scores, live=True)
+
+
 def replay(task_trace: Trace, strategy: Strategy, world: World | None = None) -> TraceOutcome:
     """The replay of a trace. world: at its beginning, one in which nothing happens
     by itself if it is None."""
-    world = world or World(task_trace.cluster, prices=PRICES, start_up=START_UP, live=True)
+    world = world or quiet_world(task_trace)
     arrivals = iter([*task_trace.pods, None])
     ends: list[tuple[float, str]] = []
     upcoming = next(arrivals)
@@ -237,12 +246,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default="removals,karpenter,karpenter-5m,karpenter-balanced",
         help=f"of {', '.join(STRATEGIES)}",
     )
+    least = SchedulerScores.LEAST_ALLOCATED
+    parser.add_argument(
+        "--scores", default=least.value, choices=CHOICES, help="how pods get their nodes"
+    )
     args = parser.parse_args(arguments)
     task_trace = trace(args.hours, start=args.start, overlay=args.overlay)
     outcomes: dict[str, TraceOutcome] = {}
     for name in args.rules.split(","):
         started = time.time()
-        outcomes[name] = replay(task_trace, STRATEGIES[name]())
+        world = quiet_world(task_trace, SchedulerScores(args.scores))
+        outcomes[name] = replay(task_trace, STRATEGIES[name](), world)
         print(f"{name}: {time.time() - started:.0f} s, {outcomes[name]}", flush=True)
     print(f"{len(task_trace.pods)} tasks in {args.hours:g} hours\n{trace_table(outcomes)}")
 

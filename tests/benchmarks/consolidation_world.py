@@ -2,9 +2,8 @@
 until nothing more happens.
 
 Purchases and removals happen at once, or new nodes are ready after a start-up time. The pods of a
-removed node become pending, and a referee with the project's predicates binds them, one by one,
-into the emptiest node (LeastAllocated, the scheduler's default) or into the first. A budget of pods
-allows as many disruptions in every pass, less those of its pods that are still pending.
+removed node become pending, and a referee (scheduler_referee.py) binds them, one by one. A budget
+of pods allows as many disruptions in every pass, less those of its pods that are still pending.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
-import numpy as np
 
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
@@ -29,16 +27,14 @@ from chalicelib.model.snapshot import Controller, PodDisruptionBudget, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import Price, price_book
-from chalicelib.plan.removal.pod_destinations import IncrementalPodTopology
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
-from chalicelib.plan.simulation.cluster_builder import build
-from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.plan.tables import ResourceColumns
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
 from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.policy.settings.node_prices import NodePrices
+from infra.emulators.controllers.scheduler.score_formulas import NodeSampling
+from tests.benchmarks.scheduler_referee import SchedulerScores, referee
 from tests.differential.karpenter import (
     MICRO,
     KarpenterCommand,
@@ -75,8 +71,9 @@ class Move(msgspec.Struct, frozen=True):
 
 class World:
     """The cluster. bought, moves, removed, consolidated: what happened; removed: node -> instant;
-    consolidated: those of the removed nodes that were needed. live: the replicas of controllers
-    are the pods that exist."""
+    consolidated: those of the removed nodes that were needed. scores: how the referee chooses
+    nodes; seed: of the order in which it scores them. live: the replicas of controllers are the
+    pods that exist."""
 
     def __init__(
         self,
@@ -84,7 +81,8 @@ class World:
         *,
         prices: NodePrices | None = None,
         start_up: float = 0.0,
-        least_allocated: bool = True,
+        scores: SchedulerScores = SchedulerScores.LEAST_ALLOCATED,
+        seed: int = 0,
         live: bool = False,
     ) -> None:
         self.now = snapshot.taken_at
@@ -95,7 +93,7 @@ class World:
         self.pod_events: dict[str, float] = {}
         self.pending_minutes = 0.0
         self._start, self._prices, self._start_up = snapshot, prices, start_up
-        self._least_allocated, self._live = least_allocated, live
+        self._scores, self._sampling, self._live = scores, NodeSampling(seed=seed), live
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._pods = {pod.key: pod for pod in snapshot.pods}
         self._groups = {group.id: group for group in snapshot.groups}
@@ -290,9 +288,8 @@ class World:
         if not waiting or self._unbindable == len(waiting):
             return
         waiting.sort(key=lambda pod: (pod.created, pod.key))
-        places = referee(
-            self.snapshot(), [pod.cls for pod in waiting], least_allocated=self._least_allocated
-        )
+        classes = [pod.cls for pod in waiting]
+        places = referee(self.snapshot(), classes, self._scores, self._sampling)
         for pod, node in zip(waiting, places, strict=True):
             changes = {
                 "node": node,
@@ -338,82 +335,6 @@ def _joined(template: Node, name: str, instance: str, now: float) -> Node:
         conditions=(Condition("Ready", "True", "KubeletReady", now),),
         created=now,
     )
-
-
-def referee(
-    snapshot: Snapshot, classes: Sequence[int], *, least_allocated: bool = True
-) -> list[str]:
-    """The node of a pod of each of these classes, in this order, "" for none. A pod that depends on
-    another is tried again after it."""
-    scheduler = _Referee(snapshot, least_allocated=least_allocated)
-    places = [""] * len(classes)
-    waiting = list(range(len(classes)))
-    while waiting:
-        left = []
-        for at in waiting:
-            places[at] = scheduler.place(classes[at])
-            if not places[at]:
-                left.append(at)
-        if len(left) == len(waiting):
-            break
-        waiting = [at for at in left if scheduler.depends(classes[at])]
-    return places
-
-
-class _Referee:
-    """Binds pods one by one."""
-
-    def __init__(self, snapshot: Snapshot, *, least_allocated: bool) -> None:
-        state = build_cluster_state(snapshot, Policy(snapshot.cluster), Memory(), snapshot.taken_at)
-        self._simulated = build(state, (), ResourceColumns(snapshot.classes))
-        self._topology = IncrementalPodTopology(self._simulated)
-        table, self._least_allocated = self._simulated.table, least_allocated
-        self._scored = [
-            table.columns.names.index(name)
-            for name in ("cpu", "memory")
-            if name in table.columns.names
-        ]
-        self._offers = np.maximum(table.allocatable[:, self._scored], 1)
-        self._score = (table.free[:, self._scored] / self._offers).sum(axis=1)
-        self._able = self._simulated.open & (np.arange(len(table)) < self._simulated.real)
-        self._full: set[int] = set()  # classes without rules that no node takes; room only shrinks
-
-    def depends(self, cls: int) -> bool:
-        """Whether a class has rules about other pods."""
-        return self._simulated.needs(cls) is not None
-
-    def place(self, cls: int) -> str:
-        """The node that takes a pod of a class, "" if none does."""
-        if cls in self._full:
-            return ""
-        simulated, table = self._simulated, self._simulated.table
-        plain = simulated.is_plain(cls)
-        if plain:
-            columns, need = table.columns.asked(cls)
-            fits = self._able & simulated.static(cls)
-            for column, amount in zip(columns, need, strict=True):
-                fits &= table.free[:, column] >= amount
-            if self.depends(cls):
-                fits &= self._topology.mask(cls)
-        else:
-            fits = self._able & (simulated.quota(cls)[0] > 0)
-        if not fits.any():
-            if not self.depends(cls):
-                self._full.add(cls)
-            return ""
-        row = int(
-            np.where(fits, self._score, -np.inf).argmax()
-            if self._least_allocated
-            else fits.argmax()
-        )
-        if plain:
-            table.free[row][columns] -= need
-            self._topology.count(cls, row, 1)
-        else:
-            simulated.put_one(cls, row)
-            self._topology.follow(cls, row, 1)
-        self._score[row] = (table.free[row, self._scored] / self._offers[row]).sum()
-        return table.nodes[row].name
 
 
 # -- planners

@@ -2,16 +2,17 @@
 that no rules can go below.
 
 Every planner's answers are applied to the same generated cluster until nothing more happens. A
-referee with the scheduler's default score binds the pods that move. All runs of an input are made
-in one process, so that their times compare.
+referee binds the pods that move: by LeastAllocated alone, or with OUTSCALER_SCORES=default by all
+scores of the scheduler's default profile. All runs of an input are made in one process, so that
+their times compare.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cache
 
-import msgspec
 import pytest
 
 from chalicelib.model.memory import Memory
@@ -19,11 +20,9 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.removal.consolidation import move_search as search
 from chalicelib.plan.removal.consolidation.move_search import MOST_CANDIDATES
-from chalicelib.policy.settings.cluster_policy import Policy
-from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
-from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.benchmarks.consolidation_bound import PriceBound, lower_bound
 from tests.benchmarks.consolidation_clusters import ClusterShape, compare, generate, small_clusters
+from tests.benchmarks.consolidation_ends import ONLY_OURS, POLICY, QUIET_PASSES, SPARING
 from tests.benchmarks.consolidation_trace import (
     STRATEGIES,
     TraceOutcome,
@@ -32,26 +31,18 @@ from tests.benchmarks.consolidation_trace import (
     trace_table,
 )
 from tests.benchmarks.consolidation_world import (
-    WITHOUT_TIMERS,
     History,
     Karpenter,
     Outscaler,
     World,
-    consolidating,
     run_to_the_end,
     table,
 )
+from tests.benchmarks.scheduler_referee import SchedulerScores
 from tests.differential.karpenter import MICRO, KarpenterRules
 from tests.reference_data import needs_shared
 
-POLICY = Policy("bench", options=WITHOUT_TIMERS)
-ONLY_OURS = msgspec.structs.replace(
-    POLICY,
-    options=msgspec.structs.replace(WITHOUT_TIMERS, scale_down_unneeded_time=1e9),
-    consolidation=consolidating(),
-    disruption_budgets=(DisruptionBudget("all", NodeLimit(share=1.0)),),
-)
-"""Consolidation alone: no node is removed for being unneeded."""
+SCORES = SchedulerScores(os.environ.get("OUTSCALER_SCORES", "least-allocated"))
 OF_BOUND = 1.03
 """Price after one pass as a multiple of the bound."""
 OF_KARPENTER = 1.0
@@ -77,12 +68,13 @@ def peers(nodes: int) -> dict[str, History]:
     """What others reach."""
     snapshot = cluster(nodes)
     return {
-        "removals only": run_to_the_end(World(snapshot), Outscaler(POLICY)),
+        "removals only": run_to_the_end(World(snapshot, scores=SCORES), Outscaler(POLICY)),
         "Karpenter's rules": run_to_the_end(
-            World(snapshot), Karpenter(POLICY, KarpenterRules(), commands=1)
+            World(snapshot, scores=SCORES), Karpenter(POLICY, KarpenterRules(), commands=1)
         ),
         "Karpenter's rules, Balanced": run_to_the_end(
-            World(snapshot), Karpenter(POLICY, KarpenterRules(balanced=2.0), commands=1)
+            World(snapshot, scores=SCORES),
+            Karpenter(POLICY, KarpenterRules(balanced=2.0), commands=1),
         ),
     }
 
@@ -126,7 +118,7 @@ def test_no_rules_go_below_the_bound(nodes: int) -> None:
 def test_first_pass_of_consolidation_is_close_to_the_bound(nodes: int) -> None:
     """The bound is of one pass, in which PodDisruptionBudgets limit what may move,
     with as many disrupted pods."""
-    world, strategy = World(cluster(nodes)), Outscaler(ONLY_OURS)
+    world, strategy = World(cluster(nodes), scores=SCORES), Outscaler(ONLY_OURS)
     seconds = strategy.act(world)
     price, disrupted = world.price / MICRO, len(world.moves)
     least = lower_bound(cluster(nodes), ONLY_OURS, one_pass=True, disrupted=disrupted).price
@@ -140,9 +132,10 @@ def test_first_pass_of_consolidation_is_close_to_the_bound(nodes: int) -> None:
 
 
 def test_consolidation_ends_below_karpenter_with_as_many_disrupted_pods() -> None:
-    sparing = msgspec.structs.replace(ONLY_OURS, disruption_budgets=())
-    ours = run_to_the_end(World(cluster(1000)), Outscaler(ONLY_OURS), quiet=7)
-    ten_percent = run_to_the_end(World(cluster(1000)), Outscaler(sparing), quiet=7)
+    ours, ten_percent = (
+        run_to_the_end(World(cluster(1000), scores=SCORES), Outscaler(policy), quiet=QUIET_PASSES)
+        for policy in (ONLY_OURS, SPARING)
+    )
     report(1000, {**peers(1000), "consolidation": ours, "consolidation, budget 10 %": ten_percent})
     end = ours.last
     karpenter = peers(1000)["Karpenter's rules"].price_within(end.disrupted) / MICRO
@@ -183,14 +176,17 @@ def test_consolidation_of_a_trace_neither_churns_nor_moves_pods_too_often(hours:
 
 def test_karpenter_is_cheaper_than_removals_on_small_clusters() -> None:
     def removals(snapshot: Snapshot) -> float:
-        return run_to_the_end(World(snapshot), Outscaler(POLICY)).price_within(10**9) / MICRO
+        return (
+            run_to_the_end(World(snapshot, scores=SCORES), Outscaler(POLICY)).price_within(10**9)
+            / MICRO
+        )
 
     def karpenter(snapshot: Snapshot) -> float:
         rules = KarpenterRules(budget="100%")
         return (
-            run_to_the_end(World(snapshot), Karpenter(POLICY, rules, commands=1)).price_within(
-                10**9
-            )
+            run_to_the_end(
+                World(snapshot, scores=SCORES), Karpenter(POLICY, rules, commands=1)
+            ).price_within(10**9)
             / MICRO
         )
 

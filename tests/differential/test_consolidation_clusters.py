@@ -27,9 +27,9 @@ from tests.benchmarks.consolidation_world import (
     Karpenter,
     Outscaler,
     World,
-    referee,
     run_to_the_end,
 )
+from tests.benchmarks.scheduler_referee import SchedulerScores, referee
 from tests.builders import ClusterBuilder, having, near
 from tests.differential.karpenter import MICRO, KarpenterRules
 
@@ -88,7 +88,7 @@ def test_referee_spreads_by_free_share_or_fills_the_first() -> None:
     snapshot = builder.snapshot()
     cls = snapshot.pods[-1].cls
     assert referee(snapshot, [cls] * 4) == ["b", "b", "a", "b"]
-    assert referee(snapshot, [cls] * 4, least_allocated=False) == ["a"] * 4
+    assert referee(snapshot, [cls] * 4, SchedulerScores.FIRST) == ["a"] * 4
 
 
 def test_referee_obeys_rules_between_pods() -> None:
