@@ -223,7 +223,7 @@ class DefaultScores:
         size = len(self._table)
         known = [node for node in snapshot.nodes if self._table.index.get(node.name, -1) >= 0]
         zones = [tuple(node.labels.get(key, "") for key in _ZONE) for node in known]
-        in_order = [known[at].name for at in formulas.in_tree_order(zones)]
+        in_order = [known[at].name for at in formulas.sort_by_tree(zones)]
         self._order = np.array([self._table.index[name] for name in in_order], dtype=np.int64)
         self._offers = _amounts([node.allocatable for node in self._table.nodes])
         self._needs = _amounts([cls.requests for cls in self._classes])
@@ -259,7 +259,7 @@ class DefaultScores:
         if len(sample) == 1:
             return int(sample[0])
         totals = sum(self.scores(cls, sample).values(), np.zeros(len(sample), dtype=np.int64))
-        return int(sample[formulas.chosen(totals)])
+        return int(sample[formulas.choose(totals)])
 
     def placed(self, cls: int, row: int) -> None:
         """A pod was placed."""
@@ -273,25 +273,25 @@ class DefaultScores:
         left out."""
         offers = self._offers[rows]
         scores = {
-            formulas.TAINTS: formulas.taint_scores(self._untolerated(cls)[rows]),
-            formulas.FIT: formulas.least_allocated_scores(
+            formulas.TAINTS: formulas.score_taints(self._untolerated(cls)[rows]),
+            formulas.FIT: formulas.score_least_allocated(
                 self._counted[rows] + self._counted_needs[cls], offers
             ),
         }
         if self._needs[cls].any():
-            scores[formulas.BALANCE] = formulas.balanced_allocation_scores(
+            scores[formulas.BALANCE] = formulas.score_balanced_allocation(
                 self._used[rows], self._needs[cls], offers
             )
         preferred = self._preferred_weights(cls)
         if preferred is not None:
-            scores[formulas.NODES] = formulas.node_affinity_scores(preferred[rows])
+            scores[formulas.NODES] = formulas.score_node_affinity(preferred[rows])
         spread = self._spread_rules(cls)
         if spread is not None:
             scores[formulas.SPREAD] = _spread_scores(spread, rows)
         weights = self._attraction(cls)
         if weights is not None:
-            scores[formulas.PODS] = formulas.pod_affinity_scores(weights[rows])
-        return formulas.weighted(scores)
+            scores[formulas.PODS] = formulas.score_pod_affinity(weights[rows])
+        return formulas.apply_weights(scores)
 
     def _untolerated(self, cls: int) -> Ints:
         counts = self._taints.get(cls)
@@ -372,7 +372,7 @@ class DefaultScores:
         total, touched = np.zeros(len(self._table), dtype=np.int64), False
         every_row = np.arange(len(self._table))
         for domains, pods in self._attracted[cls]:
-            sums, _ = formulas.domain_counts(domains, pods, every_row)
+            sums, _ = formulas.count_by_domain(domains, pods, every_row)
             total += formulas.HARD_AFFINITY_WEIGHT * np.maximum(sums, 0)
             touched |= bool(pods[domains >= 0].any())
         return total if touched else None
@@ -388,9 +388,9 @@ def _spread_scores(spread: _SpreadRules, rows: Ints) -> Ints:
             size = len(rows) if able is None else int(able.sum())
         else:
             by_row = np.where(rule.counted, rule.pods, 0)
-            pods, size = formulas.domain_counts(rule.domains, by_row, rows, able)
+            pods, size = formulas.count_by_domain(rule.domains, by_row, rows, able)
         counted.append(SpreadCounts(pods, size, rule.max_skew))
-    return formulas.spread_scores(counted, able)
+    return formulas.score_spread(counted, able)
 
 
 def _amounts(resources: Sequence[Mapping[str, int]]) -> Ints:

@@ -15,8 +15,8 @@ import pytest
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from infra.emulators.controllers.scheduler.score_formulas import (
     NodeSampling,
-    chosen,
-    in_tree_order,
+    choose,
+    sort_by_tree,
 )
 from infra.emulators.controllers.scheduler.scoring import plugin_scores
 from tests.differential.recorded_decisions import RECORDED, ZONE, RecordedDecision, RecordedRun
@@ -48,7 +48,7 @@ def compared(run: RecordedRun, decision: RecordedDecision) -> Counter[str]:
         assert ours[plugin] == scores, (decision.pod.name, plugin)
     totals = dict(zip(positions, np.sum(list(ours.values()), axis=0).tolist(), strict=True))
     assert [totals[at] for at in positions] == list(decision.total)
-    winner = chosen(np.array([totals[at] for at in decision.order]))
+    winner = choose(np.array([totals[at] for at in decision.order]))
     assert decision.order[winner] == decision.node, decision.pod.name
     tied = decision.total.count(max(decision.total)) > 1
     sizes = {plugin: len(scores) for plugin, scores in recorded.items()}
@@ -95,7 +95,7 @@ def test_sample_starts_where_the_one_before_ended() -> None:
     has not, it is ours."""
     recording = RecordedRun("decisions-sampled.ndjson", "B")
     zones = [recording.nodes[at].labels.get(ZONE, "") for at in recording.added]
-    order = [recording.added[at] for at in in_tree_order(zones)]
+    order = [recording.added[at] for at in sort_by_tree(zones)]
     sampling, counts = NodeSampling(), Counter[str]()
     for decision in recording.decisions():
         verdict = judge(decision.pod, recording.world)

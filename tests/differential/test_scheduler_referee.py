@@ -27,6 +27,7 @@ from infra.emulators.controllers.scheduler.score_formulas import (
 )
 from infra.emulators.controllers.scheduler.scoring import plugin_scores
 from tests.benchmarks.consolidation_clusters import ClusterShape, generate
+from tests.benchmarks.consolidation_ends import main
 from tests.benchmarks.consolidation_world import World
 from tests.benchmarks.scheduler_referee import DefaultScores, Referee, SchedulerScores, referee
 from tests.builders import ClusterBuilder
@@ -154,3 +155,12 @@ def test_world_binds_by_the_scores_that_it_was_given() -> None:
         world.remove([node.name for node in snapshot.nodes[:5]])
         world.bind()
     assert first.snapshot() == same.snapshot() != other.snapshot()
+
+
+def test_ends_of_consolidation_are_shown_for_every_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--nodes", "12", "--seeds", "1-2", "--rules", "removals", "--scores", "default"])
+    head, line, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith("| Seed | Rules | Price an hour | x bound | Disrupted | Twice |")
+    assert [row.split(" | ")[:2] for row in rows] == [["| 1", "removals"], ["| 2", "removals"]]
+    assert all(float(row.split(" | ")[3]) >= 1.0 for row in rows)
+    assert {text.count("|") for text in (head, line, *rows)} == {head.count("|")}

@@ -36,7 +36,7 @@ FIT, BALANCE, IMAGES = "NodeResourcesFit", "NodeResourcesBalancedAllocation", "I
 WEIGHTS = {TAINTS: 3, NODES: 2, SPREAD: 2, PODS: 2, FIT: 1, BALANCE: 1, IMAGES: 1}
 
 UNASKED = {"cpu": 100, "memory": 200 << 20}
-"""Millicores and bytes that a container counts as in `least_allocated_scores` if it does not
+"""Millicores and bytes that a container counts as in `score_least_allocated` if it does not
 request the resource (`util/pod_resources.go`)."""
 HOST_LABEL = "kubernetes.io/hostname"
 DEFAULT_SPREAD = ((HOST_LABEL, 3), ("topology.kubernetes.io/zone", 5))
@@ -63,7 +63,7 @@ def _shares_of_most(counts: Ints) -> Ints:
     return MOST * counts // most if most else np.zeros_like(counts)
 
 
-def taint_scores(untolerated: Ints) -> Ints:
+def score_taints(untolerated: Ints) -> Ints:
     """TaintToleration. untolerated: PreferNoSchedule taints of each node without a toleration.
 
     The share is rounded before it is subtracted: with at most 3 taints, nodes with 0, 1, 2 and 3
@@ -72,12 +72,12 @@ def taint_scores(untolerated: Ints) -> Ints:
     return MOST - _shares_of_most(untolerated)
 
 
-def node_affinity_scores(weights: Ints) -> Ints:
+def score_node_affinity(weights: Ints) -> Ints:
     """NodeAffinity. weights: sum of the weights of the preferred terms that each node matches."""
     return _shares_of_most(weights)
 
 
-def least_allocated_scores(requested: Ints, allocatable: Ints) -> Ints:
+def score_least_allocated(requested: Ints, allocatable: Ints) -> Ints:
     """NodeResourcesFit with LeastAllocated: the mean free share, the mean rounded down as well.
 
     requested: millicores and bytes of all pods with the new one, (nodes, 2), containers without a
@@ -99,7 +99,7 @@ def _balance(requested: Ints, allocatable: Ints) -> Ints:
     return ((1.0 - deviation) * MOST).astype(np.int64)
 
 
-def balanced_allocation_scores(before: Ints, pod: Ints, allocatable: Ints) -> Ints:
+def score_balanced_allocation(before: Ints, pod: Ints, allocatable: Ints) -> Ints:
     """NodeResourcesBalancedAllocation of 1.36 and later: the change of a node's balance by the pod.
 
     before: requested millicores and bytes without the new pod, (nodes, 2), true requests; pod: of
@@ -121,7 +121,7 @@ class SpreadCounts(NamedTuple):
     max_skew: int
 
 
-def domain_counts(
+def count_by_domain(
     domains: Ints, pods: Ints, scored: Ints, able: Bools | None = None
 ) -> tuple[Ints, int]:
     """Count matching pods per domain of a key other than the hostname.
@@ -139,7 +139,7 @@ def domain_counts(
     return np.where(own < 0, -1, sums[own + 1]), int(size)
 
 
-def spread_scores(constraints: Iterable[SpreadCounts], able: Bools | None = None) -> Ints:
+def score_spread(constraints: Iterable[SpreadCounts], able: Bools | None = None) -> Ints:
     """PodTopologySpread: fewer matching pods in a node's domains score higher
     (`podtopologyspread/scoring.go`).
 
@@ -161,7 +161,7 @@ def spread_scores(constraints: Iterable[SpreadCounts], able: Bools | None = None
     return scores if able is None else np.where(able, scores, 0)
 
 
-def pod_affinity_scores(weights: Ints) -> Ints:
+def score_pod_affinity(weights: Ints) -> Ints:
     """InterPodAffinity. weights: of each node the sum over its domains, negative for
     anti-affinity. All 0 where they are equal."""
     least, most = int(weights.min()), int(weights.max())
@@ -172,20 +172,20 @@ def pod_affinity_scores(weights: Ints) -> Ints:
     return scores
 
 
-def scaled_image_bytes(size: int, holders: int, nodes: int) -> int:
+def scale_image_bytes(size: int, holders: int, nodes: int) -> int:
     """Return what an image of this size counts as where it is present. holders: nodes of the
     cluster that have it, of all nodes: an image that few have shall not draw all pods there."""
     return int(size * (holders / nodes))
 
 
-def image_scores(present: Ints, containers: int) -> Ints:
+def score_images(present: Ints, containers: int) -> Ints:
     """ImageLocality. present: scaled bytes of the pod's images on each node; containers: of the
     pod, init containers too."""
     low, high = IMAGE_BYTES[0], IMAGE_BYTES[1] * containers
     return MOST * (np.clip(present, low, high) - low) // (high - low)
 
 
-def weighted(scores: Mapping[str, Ints]) -> dict[str, Ints]:
+def apply_weights(scores: Mapping[str, Ints]) -> dict[str, Ints]:
     """Multiply the scores of plugins by their weights."""
     return {name: WEIGHTS[name] * amounts for name, amounts in scores.items()}
 
@@ -193,7 +193,7 @@ def weighted(scores: Mapping[str, Ints]) -> dict[str, Ints]:
 # -- choice
 
 
-def chosen(totals: Ints) -> int:
+def choose(totals: Ints) -> int:
     """Return the position of the winner. totals: sums of the weighted scores, in the order in which
     the nodes were scored.
 
@@ -201,13 +201,13 @@ def chosen(totals: Ints) -> int:
     builds from the list (`selectHost` in `schedule_one.go`). A node stays above equal children, and
     a left child is preferred to an equal right one, so it is the first of the best in preorder
     of the binary tree: the one whose path, the number's binary digits after the first, comes first
-    as text. Servers that draw among the best differ in ties only.
+    as text. Older servers draw one of the best evenly.
     """
     best: list[int] = np.flatnonzero(totals == totals.max()).tolist()
     return best[0] if len(best) == 1 else min(best, key=lambda at: f"{at + 1:b}"[1:])
 
 
-def nodes_to_find(nodes: int, percentage: int = 0) -> int:
+def count_nodes_to_find(nodes: int, percentage: int = 0) -> int:
     """Return after how many nodes that fit the scheduler stops to look for more
     (https://kubernetes.io/docs/reference/scheduling/config/#percentage-of-nodes-to-score).
 
@@ -220,7 +220,7 @@ def nodes_to_find(nodes: int, percentage: int = 0) -> int:
     return max(FEW_NODES, nodes * percent // 100)
 
 
-def in_tree_order(zones: Sequence[Hashable]) -> list[int]:
+def sort_by_tree(zones: Sequence[Hashable]) -> list[int]:
     """Return the positions of nodes in the order in which the scheduler looks at them: the zones
     in turn (`backend/cache/node_tree.go`). zones: of each node, in the order in which the
     nodes were added."""
@@ -239,7 +239,8 @@ class NodeSampling:
 
     It starts where the decision before ended and stops when it has enough nodes
     (`findNodesThatPassFilters` in `schedule_one.go`). The real one has 16 workers that race, so it
-    may take nodes from somewhat further on, and its order within a sample is by chance.
+    may take nodes from somewhat further on, and its order within a sample is by chance. Not here:
+    a pod that may only run on named nodes (`metadata.name`) moves the start by these nodes only.
 
     percentage: percentageOfNodesToScore, 0 for the default. seed: draws the order within a sample,
     on which ties depend; None: the order in which the nodes are looked at. start: position in the
@@ -261,7 +262,7 @@ class NodeSampling:
         fitting = np.flatnonzero(fits)
         later = np.searchsorted(fitting, start)
         in_turn = np.concatenate([fitting[later:], fitting[:later]])
-        wanted = nodes_to_find(count, self._percentage)
+        wanted = count_nodes_to_find(count, self._percentage)
         # It notices that it has enough when it comes to one more.
         evaluated = int(in_turn[wanted] - start) % count if len(in_turn) > wanted else count
         self.start = (start + evaluated) % count

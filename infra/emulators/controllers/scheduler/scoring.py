@@ -48,7 +48,7 @@ def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Int
             for taint in node.taints
         )
 
-    return formulas.taint_scores(_integers(map(untolerated, nodes)))
+    return formulas.score_taints(_integers(map(untolerated, nodes)))
 
 
 def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Ints | None:
@@ -58,12 +58,12 @@ def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView)
         sum(wish.weight for wish in pod.preferred_nodes if wish.term.holds(node.labels, node.name))
         for node in nodes
     )
-    return formulas.node_affinity_scores(_integers(weights))
+    return formulas.score_node_affinity(_integers(weights))
 
 
 def _fit(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints:
     used = _amounts(world.counted(node.name) for node in nodes) + _amounts([pod.counted_requests])
-    return formulas.least_allocated_scores(used, _amounts(node.allocatable for node in nodes))
+    return formulas.score_least_allocated(used, _amounts(node.allocatable for node in nodes))
 
 
 def _balance(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints | None:
@@ -71,7 +71,7 @@ def _balance(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Int
     if not own.any():
         return None
     used = _amounts(world.used(node.name) for node in nodes)
-    return formulas.balanced_allocation_scores(
+    return formulas.score_balanced_allocation(
         used, own, _amounts(node.allocatable for node in nodes)
     )
 
@@ -84,12 +84,12 @@ def _images(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints
 
     def present(node: NodeView) -> int:
         return sum(
-            formulas.scaled_image_bytes(node.images[image], holders[image], len(world.nodes))
+            formulas.scale_image_bytes(node.images[image], holders[image], len(world.nodes))
             for image in pod.images
             if image in node.images
         )
 
-    return formulas.image_scores(_integers(map(present, nodes)), len(pod.images))
+    return formulas.score_images(_integers(map(present, nodes)), len(pod.images))
 
 
 # -- between pods
@@ -126,7 +126,7 @@ def _pod_affinity(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -
         sum(weight for (key, value), weight in weights.items() if node.labels.get(key) == value)
         for node in nodes
     )
-    return formulas.pod_affinity_scores(_integers(sums))
+    return formulas.score_pod_affinity(_integers(sums))
 
 
 def _default_selector(pod: PodView, world: ClusterView) -> Selector:
@@ -148,9 +148,9 @@ def _default_count(pod: PodView, world: ClusterView) -> CountPods | None:
     are none. Where a pod's controller is not among the objects, those of the same controller
     are counted: its selector selects just them."""
     selector = _default_selector(pod, world)
-    owner, namespace = pod.owner, pod.namespace
-    unread = owner is not None and (owner[0], namespace, owner[1]) not in world.owner_selectors
-    by_owner = unread and owner is not None and owner[0] in formulas.OWNERS_WITH_SELECTOR
+    (kind, name), namespace = pod.owner or ("", ""), pod.namespace
+    read = (kind, namespace, name) in world.owner_selectors
+    by_owner = kind in formulas.OWNERS_WITH_SELECTOR and not read
     if not selector and not by_owner:
         return None
 
@@ -158,7 +158,7 @@ def _default_count(pod: PodView, world: ClusterView) -> CountPods | None:
         return sum(
             other.namespace == namespace
             and not other.terminating
-            and (not by_owner or other.owner == owner)
+            and (not by_owner or other.owner == (kind, name))
             and selects(selector, other.labels)
             for other in world.pods_on(node.name)
         )
@@ -178,7 +178,7 @@ def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints
             for key, skew in formulas.DEFAULT_SPREAD
         )
         counting = _SpreadCounting(pod, nodes, world, ())
-        return formulas.spread_scores([counting.of(constraint, count) for constraint in defaults])
+        return formulas.score_spread([counting.of(constraint, count) for constraint in defaults])
     if not pod.soft_spread:
         return None
     counting = _SpreadCounting(pod, nodes, world, pod.soft_spread)
@@ -188,7 +188,7 @@ def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Ints
             constraint, lambda node: count_matching(pod, constraint, world.pods_on(node.name))
         )
 
-    return formulas.spread_scores(map(own, pod.soft_spread), counting.able)
+    return formulas.score_spread(map(own, pod.soft_spread), counting.able)
 
 
 class _SpreadCounting:
@@ -222,7 +222,7 @@ class _SpreadCounting:
             for node in self._all
         )
         pods = _integers(count(node) if self._counts(constraint, node) else 0 for node in self._all)
-        in_domain, size = formulas.domain_counts(domains, pods, self._scored, self.able)
+        in_domain, size = formulas.count_by_domain(domains, pods, self._scored, self.able)
         return SpreadCounts(in_domain, size, max_skew)
 
     def _counts(self, constraint: Spread, node: NodeView) -> bool:
@@ -245,7 +245,7 @@ def plugin_scores(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -
     """Return the weighted scores of every plugin that scores this pod. nodes: the sampled nodes
     that the pod fits."""
     scores = {name: plugin(pod, nodes, world) for name, plugin in PLUGINS.items()}
-    return formulas.weighted({name: own for name, own in scores.items() if own is not None})
+    return formulas.apply_weights({name: own for name, own in scores.items() if own is not None})
 
 
 def best(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
@@ -253,7 +253,7 @@ def best(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> NodeVie
     if len(nodes) == 1:
         return nodes[0]
     totals = sum(plugin_scores(pod, nodes, world).values(), np.zeros(len(nodes), dtype=np.int64))
-    return nodes[formulas.chosen(totals)]
+    return nodes[formulas.choose(totals)]
 
 
 class DefaultProfile:
@@ -269,7 +269,7 @@ class DefaultProfile:
         """Return the node for a pod. nodes: all those that it fits."""
         listed = list(world.nodes.values())
         zones = [tuple(node.labels.get(key, "") for key in _ZONE) for node in listed]
-        order = formulas.in_tree_order(zones)
+        order = formulas.sort_by_tree(zones)
         fitting = {node.name for node in nodes}
         fits = np.array([listed[at].name in fitting for at in order], dtype=np.bool_)
         sample = self._sampling.take(fits).tolist()

@@ -19,19 +19,19 @@ from infra.emulators.controllers.scheduler.score_formulas import (
     TAINTS,
     NodeSampling,
     SpreadCounts,
-    balanced_allocation_scores,
-    chosen,
-    domain_counts,
-    image_scores,
-    in_tree_order,
-    least_allocated_scores,
-    node_affinity_scores,
-    nodes_to_find,
-    pod_affinity_scores,
-    scaled_image_bytes,
-    spread_scores,
-    taint_scores,
-    weighted,
+    apply_weights,
+    choose,
+    count_by_domain,
+    count_nodes_to_find,
+    scale_image_bytes,
+    score_balanced_allocation,
+    score_images,
+    score_least_allocated,
+    score_node_affinity,
+    score_pod_affinity,
+    score_spread,
+    score_taints,
+    sort_by_tree,
 )
 
 MIB = 2**20
@@ -45,7 +45,7 @@ def integers(*values: object) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 def test_weights_are_those_of_the_default_profile() -> None:
     one = integers(1)
     names = (TAINTS, NODES, SPREAD, PODS, FIT, BALANCE, IMAGES)
-    scores = weighted(dict.fromkeys(names, one))
+    scores = apply_weights(dict.fromkeys(names, one))
     assert [scores[name].tolist() for name in names] == [[3], [2], [2], [2], [1], [1], [1]]
     assert DEFAULT_SPREAD == (("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5))
 
@@ -64,13 +64,13 @@ def test_weights_are_those_of_the_default_profile() -> None:
 def test_a_soft_taint_costs_less_the_more_of_them_another_node_has(
     untolerated: Sequence[int], scores: list[int]
 ) -> None:
-    plugin = {TAINTS: taint_scores(integers(*untolerated))}
-    assert weighted(plugin)[TAINTS].tolist() == scores
+    plugin = {TAINTS: score_taints(integers(*untolerated))}
+    assert apply_weights(plugin)[TAINTS].tolist() == scores
 
 
 def test_preferred_nodes_score_their_share_of_the_most_weight_rounded_down() -> None:
-    assert node_affinity_scores(integers(0, 1, 2, 3)).tolist() == [0, 33, 66, 100]
-    assert node_affinity_scores(integers(0, 0)).tolist() == [0, 0]
+    assert score_node_affinity(integers(0, 1, 2, 3)).tolist() == [0, 33, 66, 100]
+    assert score_node_affinity(integers(0, 0)).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_preferred_nodes_score_their_share_of_the_most_weight_rounded_down() -> 
 def test_least_allocated_scores_the_mean_of_free_shares(
     requested: tuple[int, int], allocatable: tuple[int, int], score: int
 ) -> None:
-    assert least_allocated_scores(integers(requested), integers(allocatable)).tolist() == [score]
+    assert score_least_allocated(integers(requested), integers(allocatable)).tolist() == [score]
 
 
 @pytest.mark.parametrize(
@@ -108,59 +108,59 @@ def test_least_allocated_scores_the_mean_of_free_shares(
 def test_balanced_allocation_scores_the_change_by_the_pod(
     before: tuple[int, int], pod: tuple[int, int], allocatable: tuple[int, int], score: int
 ) -> None:
-    scores = balanced_allocation_scores(integers(before), integers(*pod), integers(allocatable))
+    scores = score_balanced_allocation(integers(before), integers(*pod), integers(allocatable))
     assert scores.tolist() == [score]
 
 
 def test_spread_scores_fewer_matching_pods_higher() -> None:
     # ln(3 + 2) a pod, and 2 for maxSkew 3: 2, 3.61 and 5.22, rounded to 2, 4 and 5
     counts = SpreadCounts(integers(0, 1, 2), 3, 3)
-    assert spread_scores([counts]).tolist() == [100, 60, 40]
+    assert score_spread([counts]).tolist() == [100, 60, 40]
 
 
 def test_spread_adds_its_constraints_and_skips_a_label_that_a_node_lacks() -> None:
     hosts = SpreadCounts(integers(1, 1, 0), 3, 3)  # 3.609, 3.609, 2
     zones = SpreadCounts(integers(4, 2, -1), 2, 5)  # 9.545, 6.773, nothing
     # 13.15, 10.38 and 2, rounded to 13, 10 and 2
-    assert spread_scores([hosts, zones]).tolist() == [15, 38, 100]
+    assert score_spread([hosts, zones]).tolist() == [15, 38, 100]
 
 
 def test_spread_scores_all_nodes_best_where_nothing_counts() -> None:
-    assert spread_scores([SpreadCounts(integers(0, 0), 2, 1)]).tolist() == [100, 100]
+    assert score_spread([SpreadCounts(integers(0, 0), 2, 1)]).tolist() == [100, 100]
 
 
 def test_spread_ignores_nodes_that_lack_a_label_of_its_own_constraints() -> None:
     counts = SpreadCounts(integers(1, 2, 9), 2, 1)  # 1.39, 2.77
     able = np.array([True, True, False])
-    assert spread_scores([counts], able).tolist() == [100, 33, 0]
-    assert spread_scores([counts], ~(able | True)).tolist() == [0, 0, 0]
+    assert score_spread([counts], able).tolist() == [100, 33, 0]
+    assert score_spread([counts], ~(able | True)).tolist() == [0, 0, 0]
 
 
 def test_pods_of_a_domain_count_on_all_its_nodes_but_only_sampled_domains_count() -> None:
     domains, pods = integers(0, 0, 1, -1, 2), integers(1, 2, 4, 8, 16)
-    counts, size = domain_counts(domains, pods, integers(0, 2, 3))
+    counts, size = count_by_domain(domains, pods, integers(0, 2, 3))
     assert (counts.tolist(), size) == ([3, 4, -1], 3)
-    counts, size = domain_counts(domains, pods, integers(0, 2, 3), np.array([True, True, False]))
+    counts, size = count_by_domain(domains, pods, integers(0, 2, 3), np.array([True, True, False]))
     assert (counts.tolist(), size) == ([3, 4, -1], 2)
-    assert domain_counts(domains, pods, integers(1, 0))[1] == 1
+    assert count_by_domain(domains, pods, integers(1, 0))[1] == 1
 
 
 def test_pod_affinity_scales_weights_between_least_and_most() -> None:
-    assert pod_affinity_scores(integers(-100, 0, 50)).tolist() == [0, 66, 100]
+    assert score_pod_affinity(integers(-100, 0, 50)).tolist() == [0, 66, 100]
     # 0.29 * 100.0 is less than 29
-    assert pod_affinity_scores(integers(0, 29, 100)).tolist() == [0, 28, 100]
-    assert pod_affinity_scores(integers(7, 7)).tolist() == [0, 0]
+    assert score_pod_affinity(integers(0, 29, 100)).tolist() == [0, 28, 100]
+    assert score_pod_affinity(integers(7, 7)).tolist() == [0, 0]
 
 
 def test_images_score_between_23_and_1000_mib_for_each_container() -> None:
     sizes = integers(0, 23 * MIB, 24 * MIB, 512 * MIB, 1000 * MIB, 5000 * MIB)
-    assert image_scores(sizes, 1).tolist() == [0, 0, 0, 50, 100, 100]
-    assert image_scores(sizes, 2).tolist() == [0, 0, 0, 24, 49, 100]
+    assert score_images(sizes, 1).tolist() == [0, 0, 0, 50, 100, 100]
+    assert score_images(sizes, 2).tolist() == [0, 0, 0, 24, 49, 100]
 
 
 def test_image_counts_less_where_few_nodes_have_it() -> None:
-    assert scaled_image_bytes(1000, 1, 3) == 333
-    assert scaled_image_bytes(1000, 3, 3) == 1000
+    assert scale_image_bytes(1000, 1, 3) == 333
+    assert scale_image_bytes(1000, 3, 3) == 1000
 
 
 def heap_root(totals: Sequence[int]) -> int:
@@ -190,14 +190,14 @@ def heap_root(totals: Sequence[int]) -> int:
     ],
 )
 def test_root_of_the_heap_wins_among_equals(totals: Sequence[int], winner: int) -> None:
-    assert chosen(integers(*totals)) == heap_root(totals) == winner
+    assert choose(integers(*totals)) == heap_root(totals) == winner
 
 
 def test_winner_is_the_root_of_the_heap_for_any_list() -> None:
     draw = random.Random(1)
     for _ in range(500):
         totals = [draw.randint(0, 3) for _ in range(draw.randint(1, 40))]
-        assert chosen(integers(*totals)) == heap_root(totals)
+        assert choose(integers(*totals)) == heap_root(totals)
 
 
 @pytest.mark.parametrize(
@@ -221,11 +221,11 @@ def test_winner_is_the_root_of_the_heap_for_any_list() -> None:
 def test_share_of_nodes_that_is_looked_for_falls_with_their_number(
     nodes: int, percentage: int, count: int
 ) -> None:
-    assert nodes_to_find(nodes, percentage) == count
+    assert count_nodes_to_find(nodes, percentage) == count
 
 
 def test_scheduler_looks_at_the_zones_in_turn() -> None:
-    assert in_tree_order(["a", "a", "a", "b", "c", "c"]) == [0, 3, 4, 1, 5, 2]
+    assert sort_by_tree(["a", "a", "a", "b", "c", "c"]) == [0, 3, 4, 1, 5, 2]
 
 
 def test_sample_goes_on_where_the_one_before_ended() -> None:

@@ -36,8 +36,8 @@ def scores(
 ) -> list[int] | None:
     """The scores of one plugin for all nodes, None if it does not score the pod."""
     world = ClusterView.of(nodes, existing, around)
-    found = plugin_scores(read_pod(incoming), list(world.nodes.values()), world)
-    return found[plugin].tolist() if plugin in found else None
+    scored = plugin_scores(read_pod(incoming), list(world.nodes.values()), world)
+    return scored[plugin].tolist() if plugin in scored else None
 
 
 def owned(raw: Json, name: str, kind: str = "ReplicaSet", controller: bool = True) -> Json:
@@ -248,8 +248,8 @@ def test_policies_decide_whether_nodes_count_that_the_pod_may_not_use(
     outside = node("b", "z1", taints=[hard])
     world = ClusterView.of([*nodes, outside], [replica("one", "b"), replica("two", "c")])
     incoming = read_pod(spread(constraint(**policies), nodeSelector=inside))
-    found = plugin_scores(incoming, [world.nodes["a"], world.nodes["c"]], world)
-    assert found["PodTopologySpread"].tolist() == expected
+    scored = plugin_scores(incoming, [world.nodes["a"], world.nodes["c"]], world)
+    assert scored["PodTopologySpread"].tolist() == expected
 
 
 # -- pods
