@@ -136,7 +136,7 @@ def _default_selector(pod: PodView, world: ClusterView) -> Selector:
     for service in world.services:
         inside = service["metadata"].get("namespace", "default") == pod.namespace
         wanted = service["spec"].get("selector") or {}
-        if inside and wanted and wanted.items() <= pod.labels.items():
+        if inside and wanted.items() <= pod.labels.items():
             merged.update(wanted)
     kind, name = pod.owner or ("", "")
     of_owner = world.owner_selectors.get((kind, pod.namespace, name)) or ()

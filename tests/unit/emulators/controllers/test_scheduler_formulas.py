@@ -153,7 +153,7 @@ def test_pod_affinity_scales_weights_between_least_and_most() -> None:
 
 
 def test_images_score_between_23_and_1000_mib_for_each_container() -> None:
-    sizes = integers(0, 23 * MIB, 24 * MIB, 512 * MIB, 1000 * MIB, 5000 * MIB)
+    sizes = integers(0, 23 * MIB, 32 * MIB, 512 * MIB, 1000 * MIB, 5000 * MIB)
     assert score_images(sizes, 1).tolist() == [0, 0, 0, 50, 100, 100]
     assert score_images(sizes, 2).tolist() == [0, 0, 0, 24, 49, 100]
 

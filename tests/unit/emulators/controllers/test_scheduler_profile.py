@@ -89,12 +89,12 @@ def test_preferred_terms_of_nodes_add_up() -> None:
 def test_image_scores_by_size_and_share_of_nodes() -> None:
     nodes = [node("a"), node("b")]
     nodes[0]["status"]["images"] = [
-        {"names": ["web@sha256:1", "web:latest"], "sizeBytes": 1000 * MIB}
+        {"names": ["reg:5/web@sha256:1", "reg:5/web:latest"], "sizeBytes": 1000 * MIB}
     ]
-    incoming = pod(containers=[container(image="web")])
+    incoming = pod(containers=[container(image="reg:5/web")])
     # 1000 MiB on one of two nodes: 500 MiB, of 23 to 1000
     assert scores("ImageLocality", incoming, nodes) == [48, 0]
-    two = pod(containers=[container(image="web")], initContainers=[container(image="x:5/web")])
+    two = pod(containers=[container(image="reg:5/web")], initContainers=[container(image="x:5")])
     assert scores("ImageLocality", two, nodes) == [24, 0]
 
 
@@ -232,6 +232,18 @@ def test_node_without_a_label_is_ignored_by_own_constraints_only() -> None:
     assert scores("PodTopologySpread", replica("new"), nodes, existing) == [154, 88, 200]
 
 
+def test_node_counts_for_own_constraints_only_with_the_labels_of_all() -> None:
+    """The pod on d is in zone z1, but not counted; z3 and the host d are no domains."""
+    nodes = [node("a", "z1", labels={"rack": "r"}), node("b", "z2", labels={"rack": "r"})]
+    nodes += [node("c", "z3"), node("d", "z1")]
+    existing = [replica("one", "a"), replica("two", "d"), replica("three", "d"), replica("4", "b")]
+    existing += [replica("5", "b"), replica("6", "b")]
+    incoming = spread(constraint(), constraint("rack"), constraint(HOST))
+    # zones ln(4) a pod, racks ln(3), hosts ln(4): 1.39 + 4.39 + 1.39 and 4.16 + 4.39 + 4.16,
+    # rounded to 7 and 13
+    assert scores("PodTopologySpread", incoming, nodes, existing) == [200, 106, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("policies", "expected"),
     [
@@ -296,14 +308,14 @@ def test_marked_nodes_get_pods_only_if_no_other_has_room() -> None:
 
 
 def test_default_profile_looks_at_part_of_a_large_cluster() -> None:
-    nodes = [node(f"n{number:03d}", cpu="8") for number in range(300)]
+    nodes = [node(f"n{number:03d}", f"z{number // 150}", cpu="8") for number in range(300)]
     pods = [pod(f"p{number:03d}", cpu="1") for number in range(4)]
     picks = {
         seed: [d.node for d in schedule_once(nodes, pods, pick=DefaultProfile(seed=seed))]
         for seed in (None, 1)
     }
-    # 144 of them at a time, and all are equal
-    assert picks[None] == ["n000", "n144", "n288", "n132"]
+    # 144 of them at a time, the zones in turn, and all are equal
+    assert picks[None] == ["n000", "n072", "n144", "n066"]
     assert picks[1] != picks[None]
 
 
