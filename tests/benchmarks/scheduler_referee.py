@@ -233,7 +233,7 @@ class DefaultScores:
         bound = [
             (self._table.index[pod.node], pod.cls, bool(pod.deleted))
             for pod in snapshot.pods
-            if pod.node in self._table.index and pod.phase not in {"Succeeded", "Failed"}
+            if pod.node in self._table.index
         ]
         rows, classes, dying = np.array(bound, dtype=np.int64).reshape(-1, 3).T
         self._used, self._counted = np.zeros_like(self._offers), np.zeros_like(self._offers)

@@ -131,6 +131,13 @@ def test_sampling_goes_on_from_call_to_call() -> None:
     assert places == [["n000"], ["n072"], ["n144"]]
 
 
+def test_default_scores_choose_only_nodes_that_take_the_pod() -> None:
+    builder = ClusterBuilder().node("a", "1", "1Gi", labels={ZONE: "z1"})
+    builder.node("b", "4", "4Gi", labels={ZONE: "z1"}).node("c", "1", "1Gi", labels={ZONE: "z2"})
+    snapshot = builder.pending(1, "2", "1Gi").snapshot()
+    assert referee(snapshot, [snapshot.pods[-1].cls] * 3, DEFAULT) == ["b", "b", ""]
+
+
 def test_world_binds_by_the_scores_that_it_was_given() -> None:
     snapshot = generate(ClusterShape(60))
     places = {}
