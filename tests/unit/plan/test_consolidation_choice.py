@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.model.group import Pool
+from chalicelib.model.pod import Volume
+from chalicelib.model.storage import Claim, PersistentVolume, Storage
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 from chalicelib.policy.settings.node_limit import NodeLimit
@@ -20,6 +23,7 @@ from tests.unit.plan.consolidation_fixture import (
     TYPE,
     TYPES,
     Machine,
+    P,
     PodCounts,
     decide,
     fixture,
@@ -300,6 +304,18 @@ def test_cons_39_pods_that_must_be_spread_keep_their_nodes_where_nothing_is_boug
     assert (result.report.moves, result.codes) == ((), dict.fromkeys("ab", "NoPlaceToMovePods"))
     texts = [str(reason.params["what"]) for reason in result.reasons.values()]
     assert [text for text in texts if "topology spread constraints" in text] == texts
+
+
+def test_pod_that_is_the_only_user_of_its_claim_moves_with_it() -> None:
+    once = ("ReadWriteOncePod",)
+    build = machines({"a": ("m", ()), "b": ("m", pods(5))})
+    build.running("a", 1, *P, owner="db", volumes=(Volume("v", "persistentVolumeClaim", "data"),))
+    storage = Storage(
+        claims=(Claim("default", "data", volume="pv", access_modes=once),),
+        volumes=(PersistentVolume("pv", claim="default/data", access_modes=once),),
+    )
+    snapshot = msgspec.structs.replace(grouped(build).snapshot(), storage=storage)
+    assert decide(snapshot).goes == ["a"]
 
 
 def test_cons_39_spread_pods_get_a_cheaper_node_in_each_zone() -> None:

@@ -309,6 +309,19 @@ def test_cons_42_replacement_begins_if_a_later_pass_still_wants_it(
     assert bought == begun
 
 
+def test_replacement_that_saves_too_little_by_now_says_its_share_to_six_digits() -> None:
+    def at(seconds: float, price: float, memory: Memory | None) -> Result:
+        types: dict[str, Machine] = {"s": ("2", "8Gi", price), "m": ("4", "16Gi", 0.30)}
+        document = policy(types, confirm_after=60.0)
+        build = fixture(one_beside_a_full_one(), types)
+        return decide(build, document, settled(memory), now=NOW + seconds)
+
+    first = at(0.0, 0.10, None)
+    second = at(60.0, 0.28, first.memory)
+    assert (first.codes["a"], second.codes["a"]) == ("NotConfirmedYet", "SavingsTooSmall")
+    assert second.reasons["a"].params == {"saves": 0.066667, "needs": 0.1}
+
+
 def test_proposed_purchase_does_not_use_up_the_surge_of_its_own_pool() -> None:
     build = fixture(one_beside_a_full_one(), pool=None)
     document = policy(confirm_after=60.0, max_surge=NodeLimit(share=0.1))

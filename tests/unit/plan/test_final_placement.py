@@ -420,6 +420,16 @@ def test_order_with_fewest_new_nodes_is_used_although_another_is_the_schedulers(
     assert plan.unschedulable == ()
 
 
+def test_pods_dealt_in_turn_to_nodes_get_one_place_each() -> None:
+    build = cluster().node("a", "4").node("b", "4")
+    build.pending(3, "1", name="small", owner="small", created=OLD - 60.0)
+    build.pending(3, "3", name="large", owner="large")
+    places = expected(build.plan())
+    assert (
+        sorted(pod.partition("-")[0] for pod in places) == ["default/large"] + ["default/small"] * 3
+    )
+
+
 def test_pods_that_leave_most_room_come_first_on_limited_new_nodes() -> None:
     build = cluster().group("g", max=1, template=node("t", "4"))
     build.pending(1, "3", name="large", owner="large", created=OLD - 60.0).pending(

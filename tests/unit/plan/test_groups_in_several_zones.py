@@ -235,6 +235,20 @@ def test_empty_group_of_which_only_the_vendor_knows_the_zones() -> None:
     assert story.size("g") <= 2 + 1
 
 
+def test_pods_of_a_zone_are_served_by_a_group_whose_old_nodes_have_no_zone() -> None:
+    def shape(name: str, age: float) -> Json:
+        is_old = int(name.rpartition("-")[2]) <= 2
+        return node_object(name, labels={} if is_old else {ZONE: "b"})
+
+    story = hour(shape, zones=("a", "b"))
+    story.deploy("web", 1, "4", **in_zone("b"))
+
+    story.play(10 * MINUTE)
+
+    assert not story.pending()
+    assert story.bought_nodes() == 1
+
+
 def test_zones_are_remembered_while_the_group_is_empty() -> None:
     story = HourOfJoins()
     story.group("g", in_zones("a", "b"), size=2)

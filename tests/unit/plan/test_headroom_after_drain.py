@@ -143,6 +143,12 @@ def test_drain_waits_while_its_pods_could_take_the_only_headroom() -> None:
     )
 
 
+def test_drain_waits_while_pods_that_ask_for_memory_alone_could_take_the_headroom() -> None:
+    build = busy(3, 0, 0).running("g-2", 1, 0, "4Gi", owner="memory-only")
+    assert gone(plan(build, Headroom("spare", pods=1, cpu=1000, memory=16 * GIB))) == []
+    assert gone(plan(build, Headroom("spare", pods=1, cpu=1000, memory=8 * GIB))) == ["g-1"]
+
+
 def test_ample_free_room_allows_as_many_removals_as_without_headroom() -> None:
     """Small pods fragment little room: eight pods of a quarter core cost four
     virtual pods, not eight."""
