@@ -253,6 +253,8 @@ def test_compiled_policy_with_an_excessive_size_is_not_fully_unpacked() -> None:
         {"nodeLifecycle": {"repair": [{"condition": "Ready", "after": -1.0}]}},
         {"nodeLifecycle": {"repair": [{"condition": "Ready", "after": 60.0, "action": "delete"}]}},
         {"spot": {"maxShare": -0.5}},
+        {"prices": {"instanceTypes": {"m5.large": -0.1}}},
+        {"ownMinimums": {"a": -1}},
         {"spot": {"interruptions": "ignore"}},
     ],
     ids=str,

@@ -6,6 +6,8 @@ import pytest
 
 from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import STRICT
+from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS, vendor_section
 from chalicelib.policy.vendors.huaweicloud import Agency, CceBounds, CceSettings, read_settings
@@ -127,6 +129,15 @@ def test_huaweicloud_invalid_settings_are_refused_by_their_path(
         load(with_providers(f"{{huaweicloud: {settings}}}"), place="p.yaml")
     assert f"spec.providers.huaweicloud.{path}: " in str(raised.value)
     assert problem in str(raised.value)
+
+
+def test_huaweicloud_malformed_region_is_reported_once_by_a_deployment() -> None:
+    settings = SMALL.replace("cn-north-4", "North")
+    text = with_providers(f"{{huaweicloud: {{{settings}}}}}")
+    with pytest.raises(BadInput) as raised:
+        load(text, place="p.yaml", admission=Admission(STRICT))
+    reported = str(raised.value).splitlines()
+    assert len([line for line in reported if "huaweicloud.region: " in line]) == 1, reported
 
 
 def test_huaweicloud_access_key_is_refused_as_a_setting() -> None:

@@ -51,7 +51,9 @@ def test_policy_errors_name_their_position(
     fitting = [
         line
         for line in reported
-        if line.startswith(f"{place}: ") and problem in line and remedy in line
+        if line.startswith(f"{place}: ")
+        and problem in line
+        and remedy in line[line.index(problem) :]  # the problem comes first
     ]
     assert len(fitting) == 1, reported
     assert all("\n" not in line for line in reported)
