@@ -292,4 +292,6 @@ def test_row_that_expands_to_more_than_is_ever_stored_is_unreadable() -> None:
         ROWS | {key: ROWS[key] | {"blob": {"B": zlib.compress(b" " * 40_000_000)}}},
         ManualClock(NOW),
     )
-    assert [entry.kind for entry in store.journal.recent(SPOILT)] == [UNREADABLE]
+    (entry,) = store.journal.recent(SPOILT)
+    assert entry.kind == UNREADABLE
+    assert "expands to more than is ever stored" in str(entry.facts["problem"])

@@ -20,6 +20,7 @@ BUSY = [
     cancelled("ThrottlingError", "None"),
     cancelled("None", "ProvisionedThroughputExceeded"),
     busy("ThrottlingException"),
+    busy("Throttling"),
     busy("ProvisionedThroughputExceededException"),
     busy("TransactionInProgressException"),
     busy("RequestLimitExceeded"),
