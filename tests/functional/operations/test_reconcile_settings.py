@@ -1,20 +1,21 @@
-"""Settings of a pass that come from its policy and its function: the planning time, and the
-namespace of the priority ConfigMap."""
+"""Settings of a pass that come from its policy and its function: the planning time, the recording
+of decisions, and the namespace of the priority ConfigMap."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
-from chalicelib.passes.reconciler import handle
+from chalicelib.passes.reconciler import DECIDED_WITHIN, RECORDED_WITHIN, handle
 from chalicelib.runtime.messages import ReconcileMessage, encode
 from tests.functional.operations.harness import POLICY, OperationHarness
 
-OBSERVED = "reconcile:observed"
+OBSERVED, SAVED = "reconcile:observed", "reconcile:saved"
 
 
 def _group(stage: OperationHarness, name: str) -> None:
@@ -39,10 +40,15 @@ def _pending(stage: OperationHarness, name: str, **spec: Any) -> None:
 
 def _options(stage: OperationHarness, options: str) -> None:
     """Sets the policy's options."""
-    text = POLICY.format(name=stage.name, mode="active") + f"  options: {{{options}}}\n"
+    _spec(stage, f"options: {{{options}}}")
+
+
+def _spec(stage: OperationHarness, line: str) -> None:
+    """Adds a line to the policy's spec."""
+    text = POLICY.format(name=stage.name, mode="active") + f"  {line}\n"
     current = stage.store.policies.current(stage.name)
     assert current is not None
-    stage.store.policies.put(stage.name, text, options, current.version)
+    stage.store.policies.put(stage.name, text, line, current.version)
 
 
 def _grown(stage: OperationHarness) -> list[str]:
@@ -94,6 +100,21 @@ def test_pass_stops_planning_while_its_function_has_time_to_save(
     _options(stage, "maxNodegroupBinpackingDuration: 0s, pendingPodsBatchingTimeout: 10h")
     slow(stage)
     assert _grown(stage) == grown
+
+
+@pytest.mark.parametrize(("late", "records"), [(0.0, 1), (1.0, 0)])
+def test_decision_is_recorded_until_the_last_second_of_its_time(
+    stage: OperationHarness, tmp_path: Path, late: float, records: int
+) -> None:
+    _spec(stage, "recordDecisions: true")
+    _group(stage, "g")
+    _pending(stage, "wants-g", nodeSelector={"of": "g"})
+    stage.replace(decisions=str(tmp_path))
+    stage.at_checkpoint[SAVED] = lambda: stage.clock.advance(
+        DECIDED_WITHIN + RECORDED_WITHIN + late
+    )
+    assert _grown(stage) == ["g"]
+    assert len(list(tmp_path.rglob("*.decision"))) == records
 
 
 @pytest.mark.parametrize(("namespace", "chosen"), [("scaling", "h"), ("kube-system", "g")])
