@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import msgspec
 import pytest
@@ -257,6 +258,15 @@ def test_cherry_pool_member_needs_both_tags_and_no_label() -> None:
     ]
     group = pool(cloud, *nodes)
     assert (group.target, [each.handle for each in group.instances]) == (1, [str(mine)])
+
+
+@each_row("tags", ["text", {"k8s-cluster": CLUSTER, "k8s-nodepool": ["a"]}])
+def test_cherry_server_with_unreadable_tags_makes_the_size_of_its_pool_unknown(tags: Any) -> None:
+    cloud = EmulatedCloud()
+    cloud.add(1)
+    cloud.add(1, tags=tags)
+    assert pool(cloud).error
+    assert cloud.requests.count("servers") == 1
 
 
 @each_row("label", [MASTER, "node-role.kubernetes.io/control-plane"])

@@ -97,6 +97,15 @@ def test_cherry_scale_up_plan_or_region_not_sold_is_out_of_stock() -> None:
         assert cloud.posts() == []
 
 
+def test_cherry_scale_up_orders_by_the_stock_of_now_and_not_by_an_earlier_pass() -> None:
+    cloud = EmulatedCloud(stock=5)
+    cloud.build().observe(())
+    cloud.cloud.stock["e5_1620v4", "eu_nord_1"] = 1
+    outcome = drive(cloud, grow(0, 3))
+    assert isinstance(outcome, Failed)
+    assert (outcome.error_class, outcome.code, len(cloud.posts())) == ("OutOfStock", "Stock", 1)
+
+
 def test_cherry_scale_up_first_order_alone_tests_for_general_refusals() -> None:
     cloud = EmulatedCloud(0)
     cloud.fail("POST", 403, 9)
