@@ -198,6 +198,18 @@ def test_capi_pool_lowered_and_raised_again_is_not_lowered_twice(how: str, lost:
         assert (there.size("mp", "MachinePool"), there.marked()) == (3, {})
 
 
+def test_capi_pool_removal_stays_in_its_step_until_the_machine_is_gone() -> None:
+    with management() as there:
+        backed(there, 2)
+        wanted, notes = removal(of_machine(1)), []
+        for _ in range(3):
+            wanted, outcome = step(there.provider(), wanted)
+            assert isinstance(outcome, InProgress)
+            assert outcome.step == "remove"
+            notes.append(outcome.note.rpartition(": ")[2])
+        assert notes == ["the size 2 is to become 1", "the deletion has not begun", "not gone yet"]
+
+
 def test_capi_pool_size_stays_while_instances_are_being_created() -> None:
     """A lower size would only cancel the creation of those."""
     with management() as there:

@@ -210,8 +210,12 @@ def test_capi_machine_pools_may_be_absent() -> None:
     [
         ({"": 404}, "", r"providers\.clusterapi\.group"),
         ({"": 404, "/v1beta1": 404}, "v1beta1", r"providers\.clusterapi\.version"),
-        ({"": {}}, "", "serves no version"),
-        ({"": {"preferredVersion": {"version": "../../api/v1"}}}, "", "serves no version"),
+        ({"": {}}, "", "serves no version$"),
+        (
+            {"": {"preferredVersion": {"version": "../../api/v1"}}},
+            "",
+            r"serves no version but '\.\./\.\./api/v1'$",
+        ),
     ],
 )
 @each_row("kinds", [True, False])

@@ -11,7 +11,8 @@ from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.timestamps import parse_time
 from chalicelib.providers.clusterapi.capi_state import CapiState
-from chalicelib.providers.clusterapi.models import CapiHealthCheck, CapiResource
+from chalicelib.providers.clusterapi.machine_life import Repairers
+from chalicelib.providers.clusterapi.models import CapiAnnotations, CapiHealthCheck, CapiResource
 from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
 from tests.cases import each_row
@@ -320,6 +321,23 @@ def test_capi_selector_of_a_health_check_decides(selector: Json, selects: bool) 
 )
 def test_capi_foreign_or_paused_health_check_repairs_nothing(check: Json) -> None:
     assert repairer(check) == ""
+
+
+def test_capi_health_check_of_another_cluster_repairs_no_machine_with_equal_labels() -> None:
+    labels = {"pool": "a"}
+    machines = []
+    for cluster in ("c1", "c2"):
+        made = machine("m", "alone", cluster=cluster)
+        machines.append(as_machine({**made, "metadata": {**made["metadata"], "labels": labels}}))
+    both = checks(
+        health_check("a", {"matchLabels": labels}),
+        health_check("b", {"matchLabels": labels}, cluster="c2"),
+    )
+    repairers = Repairers(CapiState({}, tuple(machines), health_checks=both), CapiAnnotations())
+    assert [repairers.of(own) for own in machines] == [
+        "MachineHealthCheck default/a",
+        "MachineHealthCheck default/b",
+    ]
 
 
 @each_row("annotation", ["skip-remediation", "paused"])
