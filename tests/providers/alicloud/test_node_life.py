@@ -221,6 +221,13 @@ def test_alicloud_spot_group_has_the_interruption_rate_of_its_type_and_zone() ->
     assert [group.interruption_rate for group in observed(ess).groups] == [0.075, 0.0]
 
 
+def test_alicloud_advice_is_asked_for_the_one_zone_of_a_group() -> None:
+    ess = without()
+    first(ess)
+    calls = [call.parameters for call in ess.look() if call.action == "DescribeSpotAdvice"]
+    assert [call.get("ZoneId") for call in calls] == ["cn-hangzhou-i"]
+
+
 def test_alicloud_spot_group_without_a_known_zone_has_the_highest_rate_of_all_zones() -> None:
     ess = EmulatedEss(0, spot=SPOT, zones=("cn-hangzhou-h", "cn-hangzhou-i"))
     ess.cloud.interruptions |= {

@@ -311,6 +311,19 @@ def test_CCE_DANGER_3_deletion_is_by_id_and_without_a_query() -> None:
     assert list(inspect.signature(delete_call).parameters) == ["root", "headers", "node"]
 
 
+@each_row("malformed", ["", f"{NODE}/..", "../clusters", NODE[:-1]])
+def test_CCE_DANGER_3_malformed_id_is_refused_with_its_own_code_before_a_call(
+    malformed: str,
+) -> None:
+    cce = EmulatedCce()
+    api = cce.api()
+    for call in (api.pool, api.node, api.job, api.delete_node):
+        with pytest.raises(InvalidRequest) as refused:
+            call(malformed)
+        assert refused.value.code == "Id"
+    assert cce.server.requests == []
+
+
 def _calls() -> Iterator[tuple[str, str, ast.Call]]:
     """Returns every VendorRequest(method, …) in the package: module and definition, method as
     written, the expression."""

@@ -229,7 +229,8 @@ def test_huawei_key_forbidden_to_read_the_cluster_scales_up_nevertheless() -> No
 def test_huawei_scale_up_of_a_deleted_or_undecodable_pool_or_group_fails() -> None:
     refused(EmulatedCce(), "NotFound")
     cce = EmulatedCce(3, 2)
-    refused(cce, "NotFound", group=f"{POOL}/other")
+    gone = refused(cce, "NotFound", group=f"{POOL}/other")
+    assert gone.message == "node pool pool-a has no scale group other"
     cce.answers[POOL] = {"status.scaleGroupStatuses": None}
     refused(cce, "Unknown")
     cce.answers[POOL] = {"spec": "none"}
