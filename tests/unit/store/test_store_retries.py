@@ -24,6 +24,7 @@ BUSY = [
     busy("ProvisionedThroughputExceededException"),
     busy("TransactionInProgressException"),
     busy("RequestLimitExceeded"),
+    busy("LimitExceededException"),
 ]
 
 
