@@ -53,6 +53,12 @@ def test_cherry_default_section_is_global_unless_another_is_named_default() -> N
     assert "has no default" in refused(lambda: definitions(""))
 
 
+@pytest.mark.parametrize("key", ["cluster-name", "cloudinit", "region", "plan", "project-id"])
+def test_cherry_one_key_of_a_pool_makes_a_default_definition(key: str) -> None:
+    message = refused(lambda: definitions(f"[Global]\n{key}=1\n").of("pool3"))
+    assert "empty default" not in message
+
+
 def test_cherry_four_configuration_errors_are_each_reported() -> None:
     assert refused(lambda: definition("api-server=203.0.113.10:6443")) == (
         "providers.cherryservers.cloudConfig: line 7: there is no key api-server; "

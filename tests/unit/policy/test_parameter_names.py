@@ -74,6 +74,12 @@ def test_parameter_names_of_other_forms_are_not_its_own(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), SHARED)
 
 
+@pytest.mark.parametrize("use", ["kubeconfig", "webhook", "notifications", "alicloud", "exoscale"])
+def test_parameter_names_secret_of_one_use_is_readable_for_no_other(use: str) -> None:
+    name = f"ssm:/outscaler/prod/cherryservers/{use}"
+    assert f"has a part that begins with {use}" in problem(name, "prod", ("cherryservers",), SHARED)
+
+
 def test_parameter_names_shared_parameter_is_not_the_secret_of_that_name() -> None:
     assert problem("ssm:/outscaler/shared/exoscale", "prod", ("exoscale",), SHARED) == ""
     assert problem("outscaler/both/exoscale", "prod", ("exoscale",), SHARED) == ""

@@ -17,6 +17,7 @@ from tests.unit.policy.test_policy_load import read, warnings
         ("newPodScaleUpDelay: 1500ms", "new_pod_scale_up_delay", 1.5),
         ("coresTotal: 0:100", "cores_total", (0, 100)),
         ("coresTotal: {max: 100}", "cores_total", (0, 100)),
+        ("coresTotal: 100:100", "cores_total", (100, 100)),
         ("memoryTotal: 2:64", "memory_total", (2 * 2**30, 64 * 2**30)),  # GiB in, bytes out
         ("memoryTotal: {min: 2, max: 64}", "memory_total", (2 * 2**30, 64 * 2**30)),
         ("expendablePodsPriorityCutoff: -100", "expendable_pods_priority_cutoff", -100),
