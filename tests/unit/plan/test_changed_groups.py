@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.state.vendor_templates import compare, statement
 from tests.unit.plan.hour_of_joins import (
     HOUR,
     MINUTE,
@@ -246,3 +247,15 @@ def test_template_of_the_new_machine_is_learnt_from_its_first_node() -> None:
     story.deploy("more", 1, cpu="12", memory="63Gi")
     story.play(10 * MINUTE)
     assert story.bought_nodes() == 1, "its real capacity is known"
+
+
+def test_templates_that_state_only_what_is_allocatable_are_compared_by_it() -> None:
+    small, large = (
+        msgspec.structs.replace(node_model(of(**size)), capacity={}) for size in (SMALL, LARGE)
+    )
+    assert compare(statement(small), statement(large)).machine == "cpu"
+
+
+def test_template_states_its_capacity_where_both_are_known() -> None:
+    template = msgspec.structs.replace(node_model(of(**LARGE)), allocatable={"cpu": 1})
+    assert statement(template).capacity == template.capacity

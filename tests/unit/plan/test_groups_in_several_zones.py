@@ -184,6 +184,15 @@ def test_successful_attempts_follow_one_another_at_once() -> None:
     assert story.bought_nodes() == 10
 
 
+def test_attempts_grow_by_one_node_with_each_that_comes_in_the_zone() -> None:
+    story = hour(first_then(["a", "b"], "b"))
+    story.deploy("web", 10, "4", **in_zone("b"))
+
+    story.play(20 * MINUTE)
+
+    assert [nodes for _, _, nodes in story.bought][:3] == [1, 2, 3]
+
+
 def test_pods_of_both_zones_are_served() -> None:
     story = hour(in_zones("a", "b"))
     story.deploy("one", 3, "4", **in_zone("a"))

@@ -221,6 +221,17 @@ def test_instance_that_joins_after_it_was_late_has_joined() -> None:
     assert counts(story) == ((1050,), 1, 0)
 
 
+def test_late_instance_that_joins_takes_back_one_of_two_failures() -> None:
+    story = begun()
+    story.request(2, NOW + 10, takes=900)
+    late = [instance(name, NOW + 15) for name in ("x", "y")]
+    story.see(10, OLD_NODE, instances=late)
+    story.see(1000, OLD_NODE, instances=late)
+    assert story.joins.failed == 2
+    story.see(1100, OLD_NODE, new_node("x", NOW + 1040, NOW + 1065), instances=late)
+    assert (story.joins.joined, story.joins.failed) == (1, 1)
+
+
 def test_late_instance_whose_error_is_reported_then_counts_once() -> None:
     story = begun()
     story.request(1, NOW + 10, takes=900)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
+from chalicelib.model.node import HOSTNAME_LABEL, SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
 from chalicelib.model.pod import PreferredTerm
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
@@ -19,7 +19,7 @@ from chalicelib.plan.simulation.cluster_builder import build as build_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
 from chalicelib.policy.settings.cluster_policy import Policy
-from tests.builders import NOW, ZONE, ClusterBuilder, cluster, expected
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, expected, having
 
 
 def two(**more: Any) -> ClusterBuilder:
@@ -114,3 +114,11 @@ def test_scheduler_avoids_a_soft_taint_where_no_pod_prefers_a_node() -> None:
 
 def test_scheduler_spreads_an_owners_pods_over_zones() -> None:
     assert chosen(in_zones("a", "a", "b").pending(2, "1", owner="web"), "n0") == {"n2"}
+
+
+def test_scheduler_weighs_each_soft_spread_by_the_number_of_its_domains() -> None:
+    """The weight is log(domains + 2): 7 pods on one of three nodes and in one of two zones weigh
+    more than 15 in the other zone, although they would not with log(domains + 3)."""
+    build = in_zones("a", "b", "b").running("n0", 7, owner="x").running("n2", 15, owner="x")
+    spread = tuple(even(key, having(app="x")) for key in (ZONE, HOSTNAME_LABEL))
+    assert chosen(build.pending(1, owner="y", preferred_spread=spread)) == {"n1"}

@@ -284,3 +284,12 @@ def test_evicted_pod_may_fill_a_node_exactly() -> None:
     )
     sent = _sent(_plan(build))
     assert [sent[pod] for pod in sorted(sent)] == ["home-a", "home-b", "home-b", "home-b"]
+
+
+def test_evicted_pod_with_rules_may_fill_exactly_the_one_of_many_nodes_with_room() -> None:
+    build = cluster()
+    for at in range(17):
+        build.node(f"home-{at:02d}", "1" if at == 8 else "500m")
+    apart = (near(HOSTNAME_LABEL, having(app="large")),)
+    build.node("n", "8", group="g").running("n", 1, "1", owner="large", pod_anti_affinity=apart)
+    assert list(_sent(_plan(build.group("g"))).values()) == ["home-08"]

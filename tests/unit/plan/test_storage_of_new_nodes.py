@@ -284,3 +284,12 @@ def test_claim_of_a_class_that_binds_at_once_buys_nothing() -> None:
     assert story.bought_nodes() == 0
     (verdict,) = story.plans[-1].unschedulable
     assert {reason.code for reason in verdict.reasons["g"]} == {ReasonCode.UNBOUND_IMMEDIATE}
+
+
+def test_group_that_lacks_cpu_and_storage_for_a_pod_names_both() -> None:
+    story = full()
+    StorageStory(story).deploy("db", 101, cpu="12")
+
+    story.play(10 * MINUTE)
+
+    assert reasons(story) == ["Insufficient cpu", "node(s) did not have enough free storage"]

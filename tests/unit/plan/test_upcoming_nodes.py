@@ -26,6 +26,7 @@ from tests.builders import (
     ZONE,
     ClusterBuilder,
     cluster,
+    coming,
     even,
     expected,
     growth,
@@ -258,3 +259,11 @@ def test_picky_pods_keep_their_places_without_any_memory() -> None:
     )
     plan = build.plan(memory)
     assert (_bought(plan), len(plan.fits_existing)) == (0, 4)
+
+
+def test_two_coming_nodes_are_packed_anew_for_pods_that_fill_them_exactly() -> None:
+    """5 + 5 + 10 and 8 + 4 + 8; no order of the pods and no single move finds it."""
+    build = cluster().group("g", target=2, max=2, template=node("t", "20", "64Gi"))
+    for at, cpu in enumerate(("5", "8", "10", "5", "4", "8")):
+        build.pending(1, cpu, "100Mi", name=f"p{at}", owner=f"o{at}", created=NOW - 600 + at)
+    assert len(build.plan(coming({"g": 2})).fits_existing) == 6

@@ -219,6 +219,12 @@ def test_CCE_A3_3_metric_rules_ignore_an_empty_pool() -> None:
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}  # the cron rule does not need the rate
 
 
+def test_memory_rule_buys_nothing_for_nodes_that_offer_no_memory() -> None:
+    site = Site(memory_rule()).group(count=2, memory="0").ask("g", ("1", "1Gi"))
+    plan = site.plan()
+    assert (why(plan, "memory"), grown(plan)) == (ReasonCode.RULE_NO_DATA, {})
+
+
 def gpu_site() -> Site:
     """A pool of so few nodes that it stays healthy. They should have a GPU, and do not have it."""
     site = full(cpu(), cron(), count=3, asks="8")
