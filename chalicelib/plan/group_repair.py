@@ -155,11 +155,7 @@ class _Doubt:
                     self.contested.add(instance.id)
         nodes = state.snapshot.nodes
         self._first_seen = state.memory.unregistered
-        self._names = {
-            name
-            for node in nodes
-            for name in (node.name, node.provider_id, _last_part(node.provider_id))
-        }
+        self._names = {name for node in nodes for name in (node.name, _last_part(node.provider_id))}
         self._strays = [
             node
             for node in nodes
@@ -170,12 +166,7 @@ class _Doubt:
     def alive(self, instance: Instance) -> bool:
         """Return whether an instance may be a node: it has no id, it is in two groups, or a node
         has its name or the last part of its id."""
-        names = {
-            instance.id,
-            instance.node,
-            _last_part(instance.id),
-            _last_part(instance.handle),
-        } - {""}
+        names = {instance.node, _last_part(instance.id), _last_part(instance.handle)} - {""}
         return not instance.id or instance.id in self.contested or not names.isdisjoint(self._names)
 
     def strays(
