@@ -9,9 +9,12 @@ import msgspec
 from chalicelib.model.memory import GroupMemory, GroupRenewal
 from chalicelib.plan.state.renewals import fields_of
 from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle
+from chalicelib.reasons.text import sentence
+from tests.builders import cluster
+from tests.builders import node as built
 from tests.cases import each_row
 from tests.unit.plan.day_of_life import DayOfLife, StoryNode, StoryPod
-from tests.unit.plan.lifecycle_fixture import DAY, DEADLOCK, HOUR
+from tests.unit.plan.lifecycle_fixture import DAY, DEADLOCK, HOUR, OLD_NODE, decide
 
 DRIFT = NodeLifecycle(drift=DriftAction.REPLACE)
 AGE = NodeLifecycle(max_node_age=30 * DAY, jitter=0.0, drift=DriftAction.OFF)
@@ -265,3 +268,14 @@ def test_a_rest_that_a_wrong_clock_wrote_ends_within_a_day() -> None:
 )
 def test_the_fields_of_an_answer_are_its_first_words(answer: str, fields: set[str]) -> None:
     assert fields_of(answer) == fields
+
+
+def test_old_empty_node_whose_successor_has_no_room_for_daemons_says_so() -> None:
+    build = cluster().node("a", "4", "16Gi", group="g", created=OLD_NODE)
+    build.daemonset("agent", "5", priority_class="system-node-critical")
+    build.group("g", min=1, template=built("new", "4", "16Gi"))
+    result = decide(build)
+    assert (result.goes, result.bought) == ({}, {})
+    held = result.plan.lifecycle[0].held
+    assert held is not None
+    assert sentence(held).endswith("(those that each node has: no group fits)")

@@ -405,7 +405,8 @@ class _Renewal:
         attempt = self._attempt(groups, candidate, classes, need)
         if attempt is not None:
             return attempt
-        first_pod = candidate.pods[0].key if candidate.pods else ""
+        # An empty node has no successor only where DaemonSets ask for more than a new one has.
+        first_pod = candidate.pods[0].key if candidate.pods else "those that each node has"
         return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=first_pod, what="no group fits")
 
     def _candidate_groups(self) -> Candidates:
