@@ -198,7 +198,7 @@ class _Doubt:
 
 
 def _last_part(name: str) -> str:
-    return name.rpartition("/")[2]
+    return name.rstrip("/").rpartition("/")[2]
 
 
 def _alike(node: Node, template_node: Node) -> bool:

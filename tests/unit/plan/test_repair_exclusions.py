@@ -91,6 +91,7 @@ def test_instance_in_two_groups_is_not_deleted() -> None:
         ("m-0", "elsewhere://m-0", False),
         ("m-0", "elsewhere://other", False),
         ("other", "elsewhere://zone/m-0", False),
+        ("other", "elsewhere://zone/m-0/", False),
         ("other", "elsewhere://other", True),
     ],
 )
