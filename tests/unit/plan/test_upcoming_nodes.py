@@ -177,16 +177,45 @@ def _two_groups(coming: int) -> ClusterBuilder:
     return build.group("h", template=node("u", "2", "8Gi", labels={TYPE: "h"}), max=20)
 
 
-def test_coming_nodes_take_the_pods_first_for_which_they_were_bought() -> None:
-    build = _two_groups(2)
-    build.pending(2, "2", name="a-new", owner="new", created=NOW - 600)
-    build.pending(2, "2", name="b-old", owner="old", created=NOW - 100)
-    plan = build.plan(_coming(build, "g", 2, _entry(build, "old", 2)))
-    places = expected(plan)
-    assert {pod for pod, place in places.items() if place.startswith("upcoming")} == {
-        "default/b-old-00002",
-        "default/b-old-00003",
+IN_ANY_ORDER = pytest.mark.parametrize("owners", [("old", "new"), ("new", "old")], ids=str)
+
+
+def _waiting(build: ClusterBuilder, owners: tuple[str, ...]) -> ClusterBuilder:
+    """Two pods of each owner that take a node each; those of the new owner wait for longer."""
+    for owner in owners:
+        age = {"new": 600.0, "old": 100.0}[owner]
+        build.pending(2, "2", name=owner, owner=owner, created=NOW - age)
+    return build
+
+
+def _owners_on_coming_nodes(plan: Plan) -> set[str]:
+    return {
+        pod.removeprefix("default/").partition("-")[0]
+        for pod, place in expected(plan).items()
+        if place.startswith("upcoming")
     }
+
+
+@IN_ANY_ORDER
+def test_coming_nodes_take_the_pods_first_for_which_they_were_bought(
+    owners: tuple[str, ...],
+) -> None:
+    build = _waiting(_two_groups(2), owners)
+    plan = build.plan(_coming(build, "g", 2, _entry(build, "old", 2)))
+    assert _owners_on_coming_nodes(plan) == {"old"}
+    assert _bought(plan) == 2, "for the new pods"
+
+
+@IN_ANY_ORDER
+def test_pods_of_a_purchase_that_is_still_open_come_first_on_its_nodes(
+    owners: tuple[str, ...],
+) -> None:
+    before = _waiting(_two_groups(0), ("old",)).snapshot()
+    first, memory = plan_cluster(before, ACTIVE, Memory(), NOW, 0)
+    memory = msgspec.structs.replace(memory, operations=first.operations)
+    after = _waiting(_two_groups(0), owners).snapshot()
+    plan, _ = plan_cluster(after, ACTIVE, memory, NOW + 20.0, 0)
+    assert _owners_on_coming_nodes(plan) == {"old"}
     assert _bought(plan) == 2, "for the new pods"
 
 

@@ -102,13 +102,17 @@ class _PackingAgain:
         self._room, self._support = self._whole_room(), _Support(simulated)
 
     def pack(self) -> None:
-        """Draw until every pod has a place."""
+        """Draw until every pod has a place. If no draw leaves fewer pods, all are undone: pods for
+        which nodes were bought would lose their places on these for nothing."""
         if len(self._rows) < _FEWEST_PACKED:
             return
+        mark, left_at_first = self._simulated.checkpoint(), self._by_priority(self._left)
         for _ in range(_DRAWS):
             if not any(self._left.values()) or self._stop() or self._simulated.late():
-                return
+                break
             self._draw()
+        if self._by_priority(self._left) >= left_at_first:
+            self._simulated.rollback(mark)
 
     def _draw(self) -> None:
         """Pack some nodes anew, with the pods that are left."""
