@@ -217,6 +217,14 @@ def test_large_low_priority_pod_does_not_displace_small_high_priority_pods(other
     assert {pod[8:11] for pod in expected(build.plan())} == {"top"}
 
 
+def test_large_plan_keeps_the_places_of_the_estimator_among_equal_priorities() -> None:
+    """Of pods with or without a priority of 0, the larger ones come first."""
+    build = _full(700).group("g", max=1, template=node("t", "10"))
+    build.pending(2, "4", name="small", owner="small", created=OLD - 60.0)
+    build.pending(2, "5", name="large", owner="large", priority=0)
+    assert expected(build.plan()) == {"default/large-00002": "g/1", "default/large-00003": "g/1"}
+
+
 def test_nodes_that_likely_orders_leave_empty_are_not_bought() -> None:
     """Two more nodes would take two pods in the best order. In others the pods without an
     anti-affinity fill the nodes differently, and the nodes stay empty."""
