@@ -314,7 +314,12 @@ def test_a_budget_without_room_holds_a_dead_node_and_the_reason_names_pod_and_bu
         run.spend_budget()
         run.play(lambda: run.world.clock() - run.began >= 240.0)
         key = f"default/{run.pod_name}"
-        params = {"pod": key, "rule": "NotEnoughPdb", "budget": f"default/{NAME}"}
+        params = {
+            "pod": key,
+            "rule": "NotEnoughPdb",
+            "budget": f"default/{NAME}",
+            "required": SIZE,
+        }
         assert held_by(run) == {"code": "BlockedByPod", "params": params}
         assert (run.is_evicted(), run.is_given_back(), run.calls.made) == (False, True, [])
         assert run.machines() == {run.dead, *run.others}
