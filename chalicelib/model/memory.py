@@ -286,6 +286,10 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     drifted_since: float = 0.0  # since when every pass has seen that it is outdated
     # its soft taint was written by a pass of this cluster, not by another autoscaler
     soft_tainted: bool = False
+    # it has marks of a horizon, or a pass is about to write them
+    marked: bool = False
+    # since when something keeps it although a horizon wants it gone
+    held_since: float = 0.0
 
 
 class StatedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -433,19 +437,45 @@ class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(name for purchase in self.purchases for name in purchase.names)
 
 
+class Horizon(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which nodes leave and which stay, decided once. id: the value of its marks; since: when it
+    was decided. levels: node -> number of its marks; going: the nodes that leave, the others of
+    levels stay and keep room for pods that may be nowhere else. end: price at its end, millionths
+    an hour. batch: the nodes whose marks the last pass was about to write, in this order; refused:
+    node -> how often its mark did not come although those after it came; missing: passes in a row
+    that have seen no mark of their batch."""
+
+    id: str
+    since: float
+    levels: dict[str, int]
+    going: tuple[str, ...]
+    end: int
+    batch: tuple[str, ...] = ()
+    refused: dict[str, int] = {}
+    missing: int = 0
+
+
 class ConsolidationMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """What consolidation remembers beside replacements. digest: of what the last search without a
     result looked at, searched_at: its instant. moves: owner of pods (namespace/kind/name) ->
     (instant, pods) of the moves of a day.
     prices: group -> (instant, price in millionths) for each change within the time in which a price
     settles, oldest first; the first one is the price at the beginning of that time. reasons: node
-    -> why that search left it."""
+    -> why that search left it. horizon: None: none stands; searched: the prices, pods and nodes of
+    the last search for one, horizon_at: its instant. scores: pool -> (instant, lowest score of its
+    best move since then) for each hour of a day, oldest first; scored_at: when they were last
+    seen."""
 
     digest: str = ""
     searched_at: float = 0.0
     moves: dict[str, tuple[tuple[float, int], ...]] = {}
     prices: dict[str, tuple[tuple[float, int], ...]] = {}
     reasons: dict[str, Reason] = {}
+    horizon: Horizon | None = None
+    searched: tuple[int, ...] = ()
+    horizon_at: float = 0.0
+    scores: dict[str, tuple[tuple[float, float], ...]] = {}
+    scored_at: float = 0.0
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker": "brake"}):

@@ -146,11 +146,14 @@ class Repair(
 class TaintUpdate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A taint of ours to add to or remove from a node independently of operations. action:
     soften (add the soft taint)
-    | unsoften | cleanup (remove a hard taint whose operation is over). cordoned: uncordon too."""
+    | unsoften | cleanup (remove a hard taint whose operation is over) | mark (the node has exactly
+    the first `level` of LEAVING_MARKS, with `value`). cordoned: uncordon too."""
 
     node: str
     action: str
     cordoned: bool = False
+    level: int = 0
+    value: str = ""
 
 
 class NodeVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -248,16 +251,33 @@ class PoolCost(msgspec.Struct, frozen=True, omit_defaults=True):
     currency: str = ""
 
 
+class HorizonReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where consolidation ends if nothing changes. since: when it was decided, epoch seconds.
+    levels: node -> number of its marks (0: none, marks are not written); price: an hour, of all
+    priced nodes now; end: the same when the marked nodes have gone. going: the nodes that go.
+    marked: how many nodes have their marks."""
+
+    id: str
+    since: float
+    price: float
+    end: float
+    levels: dict[str, int] = {}
+    going: tuple[str, ...] = ()
+    marked: int = 0
+    currency: str = ""
+
+
 class ConsolidationReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """What consolidation found in this pass. verdicts: one reason for each node that is not
     consolidated now. gap: how far the result may be from the best one, as a share of the bound;
-    None if nothing was searched."""
+    None if nothing was searched. horizon: None if none stands."""
 
     mode: str
     moves: tuple[Move, ...] = ()
     verdicts: tuple[NodeVerdict, ...] = ()
     pools: tuple[PoolCost, ...] = ()
     gap: float | None = None
+    horizon: HorizonReport | None = None
 
 
 class EndedReplacement(msgspec.Struct, frozen=True, omit_defaults=True):

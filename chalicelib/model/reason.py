@@ -1173,7 +1173,7 @@ class ReasonCode(StrEnum):
         "the saving is not worth the disruption",
         detail=(
             "saves {saves:g} an hour for a disruption of {disruption:g}: score {score:.2f}, "
-            "needs more than {needs:.2f}"
+            "needs more than {needs:.2f}[, enough at {until:time} if the saving stands]"
         ),
         tile="not worth the disruption",
         advice="nothing, or raise consolidation.aggressiveness",
@@ -1241,6 +1241,53 @@ class ReasonCode(StrEnum):
         due="not as its group is defined, to be confirmed",
         meaning=(
             "the move is wanted, and begins if a pass at least `confirmAfter` later still wants it"
+        ),
+    )
+    STEERING_OFF = ReasonRow(
+        "SteeringOff",
+        "its pool has soft taints of others",
+        detail="{taint}",
+        tile="in a pool that is not steered",
+        advice=(
+            "nothing: it is consolidated without marks; with consolidation.steering: always, marks "
+            "are written beside the other soft taints"
+        ),
+        meaning=(
+            "marks would weaken the soft taints of others, because the scheduler compares their "
+            "number; `steering: always` writes marks all the same"
+        ),
+    )
+    MARKS_MISSING = ReasonRow(
+        "MarksMissing",
+        "marks of nodes that leave do not stay",
+        detail="{nodes} nodes",
+        meaning=(
+            "a controller removes the soft taints `outscaler.dev/leaving`, or the cluster refuses "
+            "them. Nodes go on leaving without them, and pods may move more than once"
+        ),
+    )
+    MARKS_AWAITED = ReasonRow(
+        "MarksAwaited",
+        "it leaves when all nodes that leave are marked",
+        detail="{marked} of {of} have marks",
+        tile="to be marked",
+        advice="nothing but time: marks take a few passes",
+        momentary=True,
+        awaited=True,
+        meaning=(
+            "the node leaves; first all nodes of its pool that leave get a soft taint, so that no "
+            "pod moves to one of them"
+        ),
+    )
+    STAYS_AT_THE_END = ReasonRow(
+        "StaysAtTheEnd",
+        "it stays when consolidation is over",
+        detail="[{going} nodes leave, at the end the nodes cost {end:g} an hour]",
+        tile="that stay at the end",
+        advice="nothing: its room is needed for the pods of the nodes that leave",
+        meaning=(
+            "the pods of the nodes that leave find their place here; `explain node` and the page "
+            "have the price at the end"
         ),
     )
     PRICE_UNSETTLED = ReasonRow(

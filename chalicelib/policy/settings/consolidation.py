@@ -32,6 +32,15 @@ class ConsolidationMode(StrEnum):
     FULL = "full"
 
 
+class Steering(StrEnum):
+    """Whether marks steer the scheduler. `true`: not in pools with soft taints of others, `always`:
+    there, too."""
+
+    OFF = "false"
+    ON = "true"
+    ALWAYS = "always"
+
+
 _PERCENT = percent(0, 100)
 _EFFORT = choice(("low", "normal", "high"), kind="low, normal or high")
 
@@ -84,6 +93,15 @@ class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
         duration(0.0, DAY),
         "A move begins if a later pass, so much later, still wants it, up to 24h; 0: at once.",
     ] = 60.0
+    steering: Annotated[
+        Steering,
+        member(Steering),
+        "Which nodes stay is decided once, and soft taints keep evicted pods off the others. false: "
+        "no marks. always: also in pools with soft taints of others.",
+    ] = Steering.ON
+    patience: Annotated[
+        bool, BOOLEAN, "A saving that has stood for hours needs a lower score, down to a quarter."
+    ] = True
     max_surge: Annotated[
         NodeLimit,
         NODE_LIMIT,
