@@ -9,7 +9,7 @@ DELETION_CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
 LEAVING_MARKS = ("outscaler.dev/leaving", "outscaler.dev/leaving-2", "outscaler.dev/leaving-3")
 """Soft taints of a node that a horizon empties, one for each level. A taint is unique by key and
 effect, so levels are keys. See docs/reference/consolidation.md "Marks"."""
-PASSING_TAINTS = (TO_BE_DELETED, DELETION_CANDIDATE, *LEAVING_MARKS)
+OWN_TAINTS = (TO_BE_DELETED, DELETION_CANDIDATE, *LEAVING_MARKS)
 """Taints that an autoscaler writes and takes back: no part of what a node is."""
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 DELAY_DELETION_PREFIX = "delay-deletion.cluster-autoscaler.kubernetes.io/"

@@ -96,8 +96,8 @@ class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     steering: Annotated[
         Steering,
         member(Steering),
-        "Which nodes stay is decided once, and soft taints keep evicted pods off the others. false: "
-        "no marks. always: also in pools with soft taints of others.",
+        "Which nodes stay is decided once; soft taints keep evicted pods off the others. false: no "
+        "marks. always: also in pools with soft taints of others.",
     ] = Steering.ON
     patience: Annotated[
         bool, BOOLEAN, "A saving that has stood for hours needs a lower score, down to a quarter."
