@@ -66,3 +66,11 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     def taint(self, key: str) -> Taint | None:
         """Return the first taint with that key, if any."""
         return next((t for t in self.taints if t.key == key), None)
+
+
+def mark_level(node: Node) -> int:
+    """Return how many marks of a horizon a node has, -1 if they are not the first ones."""
+    soft_taints = {taint.key for taint in node.taints if taint.effect == "PreferNoSchedule"}
+    present = soft_taints.intersection(LEAVING_MARKS)
+    level = len(present)
+    return level if present.issubset(LEAVING_MARKS[:level]) else -1

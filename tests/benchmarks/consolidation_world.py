@@ -18,16 +18,17 @@ import msgspec
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory
-from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node, Taint
+from chalicelib.model.node import HOSTNAME_LABEL, LEAVING_MARKS, Condition, Node, Taint
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.model.plan import Plan
+from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.pod import Pod
 from chalicelib.model.snapshot import Controller, PodDisruptionBudget, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
+from chalicelib.plan.removal.taint_updates import SET_MARKS
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
@@ -104,6 +105,7 @@ class World:
         # node -> group, instant at which it is ready
         self._starting: dict[str, tuple[str, float]] = {}
         self._taints: dict[str, tuple[Taint, ...]] = {}
+        self._marks: dict[str, tuple[Taint, ...]] = {}
         self._price_of = {group.id: self._group_price(group) for group in snapshot.groups}
         self._pdbs = PodDisruptionBudgets(snapshot.budgets, snapshot.classes)
         self._unbindable = 0  # pending pods that the referee has just refused
@@ -116,9 +118,13 @@ class World:
 
     def snapshot(self) -> Snapshot:
         """The cluster now."""
+        taints = {
+            name: (*self._taints.get(name, ()), *self._marks.get(name, ()))
+            for name in self._taints.keys() | self._marks.keys()
+        }
         nodes = [
-            msgspec.structs.replace(node, taints=(*node.taints, *self._taints[name]))
-            if name in self._taints
+            msgspec.structs.replace(node, taints=(*node.taints, *taints[name]))
+            if name in taints
             else node
             for name, node in self._nodes.items()
         ]
@@ -218,6 +224,14 @@ class World:
         """Nodes take no further pods."""
         self._taints.update({name: (*self._taints.get(name, ()), taint) for name in nodes})
 
+    def mark(self, updates: Iterable[TaintUpdate]) -> None:
+        """Nodes get exactly these marks of a horizon; other updates of taints change nothing."""
+        for update in updates:
+            if update.action == SET_MARKS and update.node in self._nodes:
+                keys = LEAVING_MARKS[: update.level]
+                marks = [Taint(key, "PreferNoSchedule", update.value) for key in keys]
+                self._marks[update.node] = tuple(marks)
+
     def grow(self, group: str, count: int) -> list[str]:
         """Buys nodes; the names of as many as the group may have."""
         room = self._groups[group].max - len(self._instances[group])
@@ -278,6 +292,7 @@ class World:
             self._nodes.pop(name, None)
             self._starting.pop(name, None)
             self._taints.pop(name, None)
+            self._marks.pop(name, None)
             self.removed[name] = self.now
             self.consolidated.update({name: self.now} if reason == CONSOLIDATED else {})
             del self._instances[group][f"bench://{group}/{name}"]
@@ -379,6 +394,7 @@ class Outscaler:
         for operation in removals:
             world.remove([target.node for target in operation.spec.targets], operation.spec.reason)
             self._finish(operation, world.now)
+        world.mark(plan.marks)
         return seconds
 
     def _finish(

@@ -12,6 +12,7 @@ from chalicelib.model.memory import (
     BreakerState,
     ConsolidationMemory,
     GroupRenewal,
+    Horizon,
     NodeMemory,
     Replacement,
 )
@@ -48,7 +49,7 @@ from chalicelib.plan.state.interruptions import reported
 from chalicelib.plan.state.pass_time import OutOfTime, PassTime
 from chalicelib.plan.state.sick_old_drifted_nodes import remembered
 from chalicelib.plan.state.spot_market import recommended
-from chalicelib.policy.settings.consolidation import ConsolidationMode
+from chalicelib.policy.settings.consolidation import ConsolidationMode, Steering
 
 METHODS: tuple[Method, ...] = (Unneeded(),)
 """In the order in which they draw from the budgets."""
@@ -145,7 +146,9 @@ def plan_disruption(
     if consolidation is not None:
         to_mark |= consolidation.tainted
     removed = {removal.node for command in commands for removal in command.candidates}
-    taints = (taint for taint in taint_updates(state, to_mark) if taint.node not in removed)
+    horizon = _horizon(state, consolidation)
+    levels, mark = (horizon.levels, horizon.id) if horizon is not None else ({}, "")
+    updates = taint_updates(state, to_mark, levels, mark)
     return DisruptionPlan(
         commands=tuple(commands),
         unneeded=tuple(sorted(unneeded)),
@@ -153,7 +156,7 @@ def plan_disruption(
         memory=memory,
         paused=removal_limits.paused,
         breaker=removal_limits.breaker.after(),
-        taints=tuple(taints),
+        taints=tuple(update for update in updates if update.node not in removed),
         replacements=advanced.rows,
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
@@ -284,3 +287,15 @@ def _consolidation(
         return consolidate(context, commands, memory)
     except OutOfTime:
         return None
+
+
+def _horizon(state: ClusterState, consolidation: ConsolidationResult | None) -> Horizon | None:
+    """Return the horizon whose marks nodes have, None if nodes have no marks. consolidation: None
+    if there was no time to judge any node; then the last horizon stands."""
+    settings = state.policy.consolidation
+    changes_nodes = settings.mode not in (ConsolidationMode.OFF, ConsolidationMode.SHADOW)
+    may_taint = state.options.max_bulk_soft_taint_count > 0
+    if not changes_nodes or not may_taint or settings.steering is Steering.OFF:
+        return None
+    memory = state.memory.consolidation if consolidation is None else consolidation.memory
+    return memory.horizon

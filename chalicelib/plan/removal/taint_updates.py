@@ -3,15 +3,15 @@
 Cluster Autoscaler removes every hard taint when its process starts, because no removal can be in
 progress then. Functions have no such moment, since they start and stop all the time. Every pass
 therefore compares the taints with the open operations and removes those without one. The soft taint
-asks the scheduler to keep unneeded nodes empty if it can.
+asks the scheduler to keep unneeded nodes empty if it can; marks do the same for nodes that leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node, mark_level
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, OperationKind
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -21,6 +21,7 @@ from chalicelib.policy.timeouts import operation_timeout
 REMOVE_STALE_TAINT = "cleanup"
 REMOVE_SOFT_TAINT = "unsoften"
 ADD_SOFT_TAINT = "soften"
+SET_MARKS = "mark"
 TAKEN_BACK_AFTER = 120.0
 """Seconds of passes that act after which a removal that was begun before them is taken
 back if no pod ends there."""
@@ -29,11 +30,18 @@ _AHEAD = 86400.0
 is not a valid taint time."""
 
 
-def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[TaintUpdate, ...]:
+def taint_updates(
+    state: ClusterState,
+    unneeded: Collection[str],
+    levels: Mapping[str, int] = {},
+    mark: str = "",
+) -> tuple[TaintUpdate, ...]:
     """Return first the removals of stale hard taints, then the removals of soft taints, then the
-    new soft taints, each sorted by node name. unneeded: names of the nodes that are unneeded after
-    this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled,
-    are not touched. passes/soft_taints.py limits how many soft taints are written per pass."""
+    new soft taints, then the marks that change, removals first; each sorted by node name. unneeded:
+    names of the nodes that are unneeded after this pass. levels: node -> number of its marks, where
+    not 0; mark: the value of new ones. Nodes of open operations, and of groups that could not be
+    read or are not autoscaled, are not touched. passes/soft_taints.py limits how many soft taints
+    are written per pass."""
     open_operations = [operation for operation in state.memory.operations if operation.is_open]
     busy = {target.node for operation in open_operations for target in operation.spec.targets}
     readable = {group.id for group in state.groups.values() if not group.group.error}
@@ -52,7 +60,13 @@ def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[Taint
             removals.append(TaintUpdate(node.name, REMOVE_SOFT_TAINT))
         else:
             additions.append(TaintUpdate(node.name, ADD_SOFT_TAINT))
-    return (*_stale_taints(nodes, state), *removals, *additions)
+    marks = [
+        TaintUpdate(node.name, SET_MARKS, level=levels.get(node.name, 0), value=mark)
+        for node in nodes
+        if node.taint(TO_BE_DELETED) is None and mark_level(node) != levels.get(node.name, 0)
+    ]
+    marks.sort(key=lambda update: update.level > 0)
+    return (*_stale_taints(nodes, state), *removals, *additions, *marks)
 
 
 def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
