@@ -290,6 +290,7 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     marked: bool = False
     # since when something keeps it although a horizon wants it gone
     held_since: float = 0.0
+    stays_until: float = 0.0  # it counts as a node that stays
 
 
 class StatedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):

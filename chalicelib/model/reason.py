@@ -1245,9 +1245,8 @@ class ReasonCode(StrEnum):
     )
     STEERING_OFF = ReasonRow(
         "SteeringOff",
-        "its pool has soft taints of others",
-        detail="{taint}",
-        tile="in a pool that is not steered",
+        "a pool with soft taints of others is consolidated without marks",
+        detail="{pool}: {taint}",
         advice=(
             "nothing: it is consolidated without marks; with consolidation.steering: always, marks "
             "are written beside the other soft taints"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.policy.settings.consolidation import Steering
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.benchmarks.consolidation_bound import lower_bound
@@ -45,16 +46,22 @@ ONLY_OURS = msgspec.structs.replace(
 """Consolidation alone: no node is removed for being unneeded."""
 SPARING = msgspec.structs.replace(ONLY_OURS, disruption_budgets=())
 """The same with the default budget of 10 %."""
+UNSTEERED = msgspec.structs.replace(
+    SPARING,
+    consolidation=msgspec.structs.replace(consolidating(), steering=Steering.OFF, patience=False),
+)
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "consolidation-10": lambda: Outscaler(SPARING),
     "consolidation-100": lambda: Outscaler(ONLY_OURS),
+    "unsteered-10": lambda: Outscaler(UNSTEERED),
     "karpenter": lambda: Karpenter(POLICY, KarpenterRules(), commands=1),
     "karpenter-balanced": lambda: Karpenter(POLICY, KarpenterRules(balanced=2.0), commands=1),
     "removals": lambda: Outscaler(POLICY),
 }
 """The number is the budget of disruptions, per cent."""
-QUIET_PASSES = 7
-"""Passes without a change after which a run of consolidation has ended; one for the others."""
+QUIET_PASSES = 12
+"""Passes without a change after which a run of consolidation has ended, more than lie between two
+searches for a horizon; one for the others."""
 COLUMNS = (
     "Seed",
     "Rules",
@@ -88,7 +95,7 @@ def run(shape: ClusterShape, rules: str, scores: SchedulerScores) -> End:
     """Run one strategy on one cluster."""
     started = time.process_time()
     world = World(generate(shape), scores=scores, seed=shape.seed)
-    quiet = QUIET_PASSES if rules.startswith("consolidation") else 1
+    quiet = QUIET_PASSES if not rules.startswith("karpenter") else 1
     history = run_to_the_end(world, STRATEGIES[rules](), quiet=quiet)
     return End(history, world, time.process_time() - started)
 

@@ -32,6 +32,9 @@ ORDERS = tuple(
     for largest, fullest in ((True, True), (False, False), (True, False), (False, True))
 )
 
+EMPTIEST = tuple(at for at, order in enumerate(ORDERS) if not order.fullest_first)
+"""Positions of the orders that a scheduler may follow which fills the emptiest nodes first."""
+
 
 def emptiest_first(left: Floats, share: Floats, most: Ints, count: int) -> Ints:
     """Return how many of `count` pods each row gets if every pod goes to the row that has most left

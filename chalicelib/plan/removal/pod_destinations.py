@@ -38,7 +38,7 @@ Checkpoint = tuple[int, int, int, int, int]
 """The length of each log: taken, lifted, odd, full, and that of the simulated cluster."""
 
 
-class _Kind:
+class NodeKind:
     """Rows of nodes of one kind, in order of preference. at: where the last pod was placed."""
 
     def __init__(self, rows: Ints, *, in_turn: bool) -> None:
@@ -47,7 +47,7 @@ class _Kind:
         self.full: set[int] = set()  # classes that found no place here
 
 
-class _Request(NamedTuple):
+class PodRequest(NamedTuple):
     """Cached data of a class: rows that pass the constant predicates, the amount that a pod takes
     of each column, and whether there are rules between it and other pods."""
 
@@ -63,15 +63,17 @@ class PodDestinations:
     def __init__(self, simulated: SimulatedCluster, staying: Ints, going: Ints) -> None:
         self._simulated = simulated
         in_turn = len(staying) + len(going) > _IN_TURN
-        self._kinds = tuple(_Kind(rows, in_turn=in_turn) for rows in (staying, going) if len(rows))
+        self._kinds = tuple(
+            NodeKind(rows, in_turn=in_turn) for rows in (staying, going) if len(rows)
+        )
         self._preferred = np.concatenate([staying, going])
-        self._requests: dict[int, _Request | None] = {}
+        self._requests: dict[int, PodRequest | None] = {}
         # Row and class of plain pods placed and removed (the simulated cluster logs the others),
         # and classes that found a kind full.
         self._taken: list[tuple[int, int]] = []
         self._lifted: list[tuple[int, int]] = []
         self._odd: list[tuple[int, int, int]] = []
-        self._full: list[tuple[_Kind, int]] = []
+        self._full: list[tuple[NodeKind, int]] = []
         self._counts = simulated.constraints.matters
         self.neighbours = IncrementalPodTopology(simulated)
 
@@ -145,14 +147,14 @@ class PodDestinations:
         self.neighbours.follow(cls, row, 1)
         return row
 
-    def _change(self, row: int, cls: int, request: _Request, sign: int) -> None:
+    def _change(self, row: int, cls: int, request: PodRequest, sign: int) -> None:
         free = self._simulated.table.free
         for column, amount in request.needs:
             free[row, column] += sign * amount
         if self._counts:
             self.neighbours.count(cls, row, -sign)
 
-    def _request(self, cls: int) -> _Request | None:
+    def _request(self, cls: int) -> PodRequest | None:
         """Return the cached data, or None if the class uses volumes or host
         ports or cannot be simulated."""
         if cls not in self._requests:
@@ -160,11 +162,11 @@ class PodDestinations:
             if simulated.is_plain(cls):
                 pairs = (array.tolist() for array in simulated.table.columns.asked(cls))
                 needs = tuple(zip(*pairs, strict=True))
-                request = _Request(simulated.static(cls), needs, simulated.needs(cls) is not None)
+                request = PodRequest(simulated.static(cls), needs, simulated.needs(cls) is not None)
             self._requests[cls] = request
         return self._requests[cls]
 
-    def _find(self, kind: _Kind, request: _Request) -> int | None:
+    def _find(self, kind: NodeKind, request: PodRequest) -> int | None:
         """Return the next row of a kind that takes one more pod."""
         free, is_open, allowed, needs = (
             self._simulated.table.free,
@@ -189,7 +191,7 @@ class PodDestinations:
         kind.at = at
         return kind.listed[at]
 
-    def _find_by_rules(self, kind: _Kind, request: _Request, cls: int) -> int | None:
+    def _find_by_rules(self, kind: NodeKind, request: PodRequest, cls: int) -> int | None:
         """Return the next row of a kind that takes one more pod, for classes
         with rules between pods."""
         free, is_open, allowed, needs = (

@@ -162,7 +162,10 @@ def plan_disruption(
         report=consolidation.report if consolidation is not None else None,
         restarts=lifecycle.restarts if lifecycle is not None else (),
         lifecycle=lifecycle.verdicts if lifecycle is not None else (),
-        notes=_notes(state, placements, lifecycle),
+        notes=(
+            *_notes(state, placements, lifecycle),
+            *(consolidation.notes if consolidation is not None else ()),
+        ),
         renewals=lifecycle.renewals if lifecycle is not None else None,
         for_zones=lifecycle.for_zones if lifecycle is not None else {},
     )

@@ -98,6 +98,22 @@ def limits_of(
     return Limits(rows, len(candidates), len(offers))
 
 
+def standing_limits_of(
+    state: ClusterState, removal_limits: RemovalLimits, candidates: Sequence[Candidate]
+) -> Limits:
+    """Return the rows that hold for many passes, without purchases."""
+    builder = _Builder(state, removal_limits, candidates, ())
+    rows = [
+        *builder.group_minimums(),
+        *builder.pool_minimums(),
+        *builder.cluster_minimums(),
+        *builder.metric_rules(),
+        *builder.spot_shares(),
+        *builder.on_demand_bases(),
+    ]
+    return Limits(rows, len(candidates), 0)
+
+
 class _Builder:
     def __init__(
         self,

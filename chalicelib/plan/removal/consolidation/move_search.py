@@ -11,21 +11,23 @@ search are counts, so the same input gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.packing.problem import PackingProblem
-from chalicelib.plan.packing.scheduler_orders import ORDERS
+from chalicelib.plan.packing.scheduler_orders import EMPTIEST, ORDERS
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.candidates import Candidate
 from chalicelib.plan.removal.consolidation.costs import CONTINUE, Costs
+from chalicelib.plan.removal.consolidation.emptiest_first import EmptiestFirst
 from chalicelib.plan.removal.consolidation.move_limits import Limits
 from chalicelib.plan.removal.consolidation.programme import Programme
 from chalicelib.plan.removal.consolidation.purchases import Market, NodeOffer, form_of
 from chalicelib.plan.removal.consolidation.trial import Places, Shortage, Trial
+from chalicelib.plan.removal.pod_destinations import PodDestinations
 from chalicelib.plan.removal.removal_limits import RemovalLimits
 from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
@@ -232,9 +234,43 @@ class ConsolidationSearch:
                 gone = more
         return gone
 
-    def _removals(self, order: Sequence[int]) -> list[int]:
-        """Return the candidates that go one after the other into room that
-        exists, within all limits."""
+    def steered(self, leaving: Collection[int]) -> Solution | None:
+        """Return the candidates that go into room on nodes that stay, in the emptiest of them
+        first; None if none can. leaving: rows of all nodes that leave. That the pods find room in
+        other orders, too, is checked on all nodes: what fails costs the set a quarter."""
+        simulated = self.simulated
+        open_rows = np.flatnonzero(simulated.open[: simulated.real])
+        staying = np.setdiff1d(open_rows, integers(list(leaving)))
+        gone = self._removals(self.worth_trying(), EmptiestFirst(simulated, staying))
+        self.trial.orders = EMPTIEST
+        while gone:
+            solution = self.verified(gone, self.no_purchase())
+            if solution is not None and len(solution.gone) == len(gone):
+                return solution
+            gone = gone[: len(gone) * 3 // 4]
+        return None
+
+    def shortage_reasons(self, solution: Solution | None) -> dict[str, Reason]:
+        """Return why each candidate stays that is not in this set."""
+        gone = set(solution.gone) if solution is not None else set[int]()
+        used = self.limits.used(sorted(gone), self.no_purchase())
+        reasons: dict[str, Reason] = {}
+        for at, candidate in enumerate(self.candidates):
+            if at in gone:
+                continue
+            refusal = self.limits.refusal(used, at, self.no_purchase())
+            what = "no node that stays takes its pods"
+            no_place = (
+                Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=candidate.pods[0].key, what=what)
+                if candidate.pods
+                else Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=int(self.price[at]) / MICRO)
+            )
+            reasons[candidate.node.name] = refusal or no_place
+        return reasons
+
+    def _removals(self, order: Sequence[int], places: PodDestinations | None = None) -> list[int]:
+        """Return the candidates that go one after the other into room that exists, within all
+        limits. places: None: the fullest nodes that stay first."""
         simulated = self.simulated
         candidates = [self.candidates[at] for at in order]
         rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
@@ -242,7 +278,8 @@ class ConsolidationSearch:
         going = integers([row for _, row in sorted(shares)])
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
         staying: Ints = np.setdiff1d(open_rows, going)
-        trial = RemovalSimulation(simulated, self.removal_limits.pdbs, staying, going, 1)
+        pdbs = self.removal_limits.pdbs
+        trial = RemovalSimulation(simulated, pdbs, staying, going, 1, places)
         none = self.no_purchase()
         gone: list[int] = []
         used: Ints = np.zeros(len(self.limits.room), dtype=np.int64)

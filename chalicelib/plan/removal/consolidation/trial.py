@@ -57,6 +57,7 @@ class Trial:
         offers: Sequence[NodeOffer],
     ) -> None:
         self._simulated, self._candidates, self._offers = simulated, candidates, offers
+        self.orders: Sequence[int] = range(len(ORDERS))
         self._rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
         self.moving = [_classes(candidate.pods) for candidate in candidates]
         table = simulated.table
@@ -81,7 +82,7 @@ class Trial:
             simulated.mark_leaving(self._rows[at])
         moving = self._lift(gone)
         lifted = simulated.checkpoint()
-        sequence = [first, *(at for at in range(len(ORDERS)) if at != first)]
+        sequence = sorted(self.orders, key=lambda at: at != first)
         places: Places | None = None
         shortage: Shortage | None = None
         for at in sequence:
@@ -90,7 +91,7 @@ class Trial:
             if short or headroom:
                 shortage = Shortage(at, short, headroom)
                 break
-            if at == 0:
+            if at == self.orders[0]:
                 places = Places(tuple(placed), new_rows)
         simulated.rollback(mark)
         for at, is_open in zip(gone, was_open, strict=True):

@@ -39,6 +39,7 @@ from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearc
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.removal.consolidation.purchases import Market
 from chalicelib.plan.removal.consolidation.splitting import destinations_of, judged_move, moves_of
+from chalicelib.plan.removal.consolidation.steering import HorizonPass, only_delays
 from chalicelib.plan.removal.consolidation.verdicts import Explanation
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.methods import DisruptionContext
@@ -60,7 +61,7 @@ _DAY = 86_400.0
 
 class ConsolidationResult(msgspec.Struct, frozen=True):
     """What consolidation does in this pass. nodes: the next memory of every node. tainted: nodes
-    that get the soft taint."""
+    that get the soft taint. notes: for the plan."""
 
     commands: tuple[DisruptionCommand, ...]
     report: ConsolidationReport
@@ -68,6 +69,7 @@ class ConsolidationResult(msgspec.Struct, frozen=True):
     memory: ConsolidationMemory
     nodes: dict[str, NodeMemory]
     tainted: frozenset[str]
+    notes: tuple[Reason, ...] = ()
 
 
 def consolidate(
@@ -105,10 +107,21 @@ class _Pass:
         self.verdicts: dict[str, Reason] = {}
         self.moves: list[JudgedMove] = []
         self.gap: float | None = None
+        self.delayed: list[Candidate] = []
 
     def result(self) -> ConsolidationResult:
         """Search, begin what is confirmed, and report."""
-        memory = self._searched(self._candidates())
+        candidates = self._candidates()
+        leavable = [*candidates, *self.delayed]
+        steering = HorizonPass(
+            self.state,
+            self.simulated,
+            self.removal_limits,
+            self.costs,
+            leavable,
+            self.context.over,
+        )
+        memory = self._searched(self._steered(steering, candidates))
         direct_moves = [move for move in self.moves if not move.purchases]
         buying_moves = [move for move in self.moves if move.purchases]
         direct_commands = self._removals(direct_moves) if self.acts else ()
@@ -117,17 +130,49 @@ class _Pass:
         commands = (*direct_commands, *advanced.commands)
         own_removals = [removal for command in commands for removal in command.candidates]
         moves_of_the_day = self._moves_of_the_day([*self.removed, *own_removals])
+        leaving = steering.horizon.going if steering.horizon is not None else ()
         proposed_nodes = {move.nodes[0] for move in direct_moves} if self.acts else set()
+        proposed_nodes.difference_update(leaving)
         return ConsolidationResult(
             commands=commands,
-            report=self._report(commands, advanced),
+            report=msgspec.structs.replace(
+                self._report(commands, advanced), horizon=steering.report()
+            ),
             replacements=advanced.rows,
             memory=msgspec.structs.replace(
-                memory, moves=moves_of_the_day, prices=self.costs.history
+                memory,
+                moves=moves_of_the_day,
+                prices=self.costs.history,
+                horizon=steering.horizon,
+                searched=steering.searched,
+                horizon_at=steering.searched_at,
             ),
-            nodes=self._node_memory(proposed_nodes),
+            nodes={
+                name: steering.node_memory(name, node_memory, self.verdicts)
+                for name, node_memory in self._node_memory(proposed_nodes).items()
+            },
             tainted=softly_tainted(advanced.rows.values()) | proposed_nodes,
+            notes=steering.notes(),
         )
+
+    def _steered(self, steering: HorizonPass, candidates: list[Candidate]) -> list[Candidate]:
+        """Let nodes of the horizon go, or decide another one; returns the candidates that are
+        searched without marks: all if none stands."""
+        ready = steering.ready(candidates)
+        self.verdicts |= steering.verdicts(candidates)
+        if ready:
+            search = self._search(ready, frozenset(), buys=False)
+            solution = search.steered(steering.steered_rows())
+            if solution is not None:
+                self.moves, solution = moves_of(search, solution)
+            self.verdicts |= search.shortage_reasons(solution)
+        stuck = bool(ready) and not self.moves and not steering.waits(ready)
+        if not self.moves:
+            steering.decide(stuck=stuck)
+            self.verdicts |= steering.verdicts([] if ready else candidates)
+        if steering.horizon is None:
+            return candidates
+        return [candidate for candidate in candidates if steering.is_unsteered(candidate)]
 
     # --- candidates
 
@@ -141,6 +186,7 @@ class _Pass:
             may_buy=True,
         )
         self.verdicts |= {name: verdict.reason for name, verdict in verdicts.items()}
+        self.delayed = self._delayed_by(verdicts)
         removed_nodes = {removal.node for removal in self.removed}
         resting_pools = self._resting_pools()
         candidates = []
@@ -158,9 +204,26 @@ class _Pass:
             )
             if reason is None:
                 candidates.append(candidate)
-            else:
-                self.verdicts[node.name] = reason
+                continue
+            self.verdicts[node.name] = reason
+            if reason.code is not ReasonCode.BLOCKED_BY_POD:
+                self.delayed.append(candidate)
         return candidates
+
+    def _delayed_by(self, verdicts: Mapping[str, NodeVerdict]) -> list[Candidate]:
+        """Return the nodes that may only go later than in this pass. verdicts: on the nodes that
+        are not looked at."""
+        checker = DrainabilityChecker(self.state, self.removal_limits.pdbs)
+        delayed = []
+        for node in self.state.snapshot.nodes:
+            verdict = verdicts.get(node.name)
+            if verdict is None or not only_delays(verdict.reason):
+                continue
+            shield = protection(node, self.state)
+            candidate = checker.of(node)
+            if isinstance(candidate, Candidate) and (shield is None or only_delays(shield)):
+                delayed.append(candidate)
+        return delayed
 
     def _reasons_of_rows(self) -> dict[str, Reason]:
         """Return why nodes of replacements are not looked at."""

@@ -1,0 +1,209 @@
+"""The search for a horizon: which nodes stay, so that the pods of all others find a place on them.
+
+    the cheapest room that holds the requests of a pool ► every other node is tried once,
+    dearest for its disruption first ► where a node fails, one with the best room stays, too, and
+    the rest is tried again
+
+A node that fails because its pods must be spread over zones makes the zone of its pool scarce. See
+docs/reference/consolidation.md "Horizon".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import ceil
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.node import Node
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan.removal.bought_back import owner_of
+from chalicelib.plan.removal.candidates import Candidate
+from chalicelib.plan.removal.consolidation.costs import Costs
+from chalicelib.plan.removal.consolidation.emptiest_first import EmptiestFirst
+from chalicelib.plan.removal.consolidation.move_limits import Limits
+from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
+from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval, SimulationFailure
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.csi_topology import ZONE_LABELS
+from chalicelib.plan.state.pools import pool_id
+from chalicelib.plan.tables import Floats, Ints, integers
+
+FILLS = (0.98, 0.96)
+"""How full the nodes that stay may be at the end; the cheapest end of these trials counts."""
+SURGE, MOST_SURGE = 0.25, 0.05
+"""Part of a Deployment's pods that a rollout starts beside the old ones, and the most room of a
+pool that is left for it."""
+_ROUNDS = 20  # a part of the failing nodes stays in a round, at least one
+
+Scarcity = tuple[str, str]
+"""A pool and a zone in which pods may have to stay."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """An end. going: the nodes that leave, in the order in which they were tried; price: what they
+    cost, in millionths an hour."""
+
+    going: tuple[str, ...]
+    scarce: frozenset[Scarcity]
+    price: int
+
+
+def zone_of(node: Node) -> str:
+    """Return a node's zone, "" without one."""
+    return next((node.labels[key] for key in ZONE_LABELS if key in node.labels), "")
+
+
+class HorizonSearch:
+    """The search among the nodes that may leave. limits: those that stand, without purchases."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        simulated: SimulatedCluster,
+        costs: Costs,
+        candidates: Sequence[Candidate],
+        limits: Limits,
+        over: Callable[[], bool],
+    ) -> None:
+        self._state = state
+        self._simulated = simulated
+        self._candidates = candidates
+        self._limits = limits
+        self._over = over
+        index = simulated.table.index
+        self._rows = integers([index[candidate.node.name] for candidate in candidates])
+        self._pools = [pool_id(state.groups[candidate.group].group) for candidate in candidates]
+        node_costs = [costs.nodes[candidate.node.name] for candidate in candidates]
+        self._prices = integers([cost.price for cost in node_costs])
+        disruption_prices = [costs.disruption_price(c.node.name) for c in candidates]
+        self._may_gain = self._prices > integers(disruption_prices)
+        per_disruption = self._prices / integers([cost.disruption for cost in node_costs])
+        self._order: list[int] = np.argsort(-per_disruption, kind="stable").tolist()
+        self._columns = [
+            column
+            for name in (CPU, MEMORY)
+            if (column := simulated.table.columns.at(name)) is not None
+        ]
+        self._needs = np.array([self._need(candidate) for candidate in candidates])
+        self._rooms: Floats = simulated.table.free[self._rows][:, self._columns] + self._needs
+        self._prices_of_room: Floats = np.zeros(len(candidates))
+        self._used: Ints = np.zeros(len(limits.room), dtype=np.int64)
+        self._staying = {pool: self._cheapest_first(pool) for pool in sorted({*self._pools})}
+
+    def best(self) -> Ending | None:
+        """Return the cheapest end, None where no node may leave."""
+        endings = [self._ending(fill) for fill in FILLS if not self._over()]
+        return max(endings, key=lambda ending: ending.price, default=None)
+
+    def _need(self, candidate: Candidate) -> Ints:
+        """Return cpu and memory that the moving pods of a node request."""
+        columns = self._simulated.table.columns
+        total: Ints = np.zeros(len(self._columns), dtype=np.int64)
+        for pod in candidate.pods:
+            total = total + columns.need(pod.cls)[self._columns]
+        return total
+
+    # --- who stays in any case
+
+    def _cheapest_first(self, pool: str) -> list[tuple[int, Floats]]:
+        """Return the candidates of a pool by the price of their room, with the room that the pool
+        has beyond its requests when they and those before them stay."""
+        members = np.flatnonzero(np.array([own == pool for own in self._pools]))
+        rooms = self._rooms[members]
+        need = self._needs[members].sum(axis=0) + self._surge(members)
+        total = np.maximum(rooms.sum(axis=0), 1.0)
+        # What is requested most of is worth most.
+        values = (rooms / total * (need / total)).sum(axis=1)
+        prices_of_room = self._prices[members] / np.maximum(values, 1e-12)
+        self._prices_of_room[members] = prices_of_room
+        by_price = members[np.argsort(prices_of_room, kind="stable")]
+        room = self._room_of_others(pool) + np.cumsum(self._rooms[by_price], axis=0)
+        return [
+            (at, amounts / np.maximum(need, 1.0))
+            for at, amounts in zip(by_price.tolist(), room, strict=True)
+        ]
+
+    def _room_of_others(self, pool: str) -> Floats:
+        """Return the free room of the pool's nodes that stay whatever happens."""
+        simulated = self._simulated
+        groups = self._state.groups.values()
+        nodes = [
+            node.name for group in groups if pool_id(group.group) == pool for node in group.nodes
+        ]
+        index = simulated.table.index
+        rows = np.setdiff1d([index[name] for name in nodes if name in index], self._rows)
+        rows = rows.astype(np.int64)
+        open_rows = rows[simulated.open[rows]]
+        free: Floats = np.maximum(simulated.table.free[open_rows][:, self._columns], 0)
+        total: Floats = free.sum(axis=0)
+        return total
+
+    def _surge(self, members: Ints) -> Floats:
+        """Return the room for the largest rollout of one Deployment of these candidates."""
+        classes = self._state.snapshot.classes
+        columns = self._simulated.table.columns
+        pods = Counter(pod.cls for at in members.tolist() for pod in self._candidates[at].pods)
+        need: Floats = np.zeros(len(self._columns))
+        for cls, count in pods.items():
+            if owner_of(classes[cls]).split("/")[1:2] == ["ReplicaSet"]:
+                surge = columns.need(cls)[self._columns] * ceil(count * SURGE)
+                need = np.maximum(need, surge)
+        most = self._needs[members].sum(axis=0) * MOST_SURGE
+        room: Floats = np.minimum(need, most)
+        return room
+
+    # --- one trial
+
+    def _ending(self, fill: float) -> Ending:
+        """Return the end if the nodes that stay may be so full."""
+        simulated = self._simulated
+        staying = {
+            at
+            for members in self._staying.values()
+            for place, (at, _) in enumerate(members)
+            if place == 0 or members[place - 1][1].min() < 1 / fill
+        }
+        tried = [at for at in self._order if at not in staying and self._may_gain[at]]
+        open_rows = np.flatnonzero(simulated.open[: simulated.real])
+        places = EmptiestFirst(simulated, np.setdiff1d(open_rows, self._rows[tried]))
+        budgets = PodDisruptionBudgets((), self._state.snapshot.classes)
+        trial = RemovalSimulation(simulated, budgets, open_rows, open_rows, places=places)
+        self._used = np.zeros(len(self._limits.room), dtype=np.int64)
+        scarce: set[Scarcity] = set()
+        going: list[int] = []
+        left = tried
+        while left:
+            failing = [at for at in left if not self._leaves(trial, at, going, scarce)]
+            by_room = sorted(failing, key=lambda at: float(self._prices_of_room[at]))
+            staying_now = by_room[: max(1, len(failing) // _ROUNDS)]
+            for at in staying_now:
+                places.stay(int(self._rows[at]))
+            left = [at for at in failing if at not in staying_now]
+        trial.undo()
+        names = tuple(self._candidates[at].node.name for at in going)
+        return Ending(names, frozenset(scarce), int(self._prices[going].sum()))
+
+    def _leaves(
+        self, trial: RemovalSimulation, at: int, going: list[int], scarce: set[Scarcity]
+    ) -> bool:
+        """Try one node beside those that leave already; note it, or the zone that it lacks."""
+        no_purchase: Ints = np.zeros(self._limits.buying.shape[1], dtype=np.int64)
+        if self._over() or self._limits.refusal(self._used, at, no_purchase) is not None:
+            return False
+        candidate = self._candidates[at]
+        result = trial.attempt(candidate)
+        if isinstance(result, SimulatedRemoval):
+            going.append(at)
+            self._used = self._used + self._limits.going[:, at]
+            return True
+        if self._must_spread(result):
+            scarce.add((self._pools[at], zone_of(candidate.node)))
+        return False
+
+    def _must_spread(self, failure: SimulationFailure) -> bool:
+        needs = self._simulated.needs(failure.cls) if failure.cls >= 0 else None
+        return needs is not None and bool(needs.evenness)
