@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import ceil
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -32,7 +33,7 @@ from chalicelib.plan.state.csi_topology import ZONE_LABELS
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.tables import Floats, Ints, integers
 
-FILLS = (0.98, 0.96)
+FILLS = (1.0, 0.97)
 """How full the nodes that stay may be at the end; the cheapest end of these trials counts."""
 SURGE, MOST_SURGE = 0.25, 0.05
 """Part of a Deployment's pods that a rollout starts beside the old ones, and the most room of a
@@ -41,6 +42,15 @@ _ROUNDS = 20  # a part of the failing nodes stays in a round, at least one
 
 Scarcity = tuple[str, str]
 """A pool and a zone in which pods may have to stay."""
+
+
+class _PoolRoom(NamedTuple):
+    """The candidates of a pool, cheapest room first; what they and other nodes of the pool must
+    hold, and what the others have free: cpu and memory."""
+
+    by_price: Ints
+    need: Floats
+    others: Floats
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -92,12 +102,16 @@ class HorizonSearch:
         self._rooms: Floats = simulated.table.free[self._rows][:, self._columns] + self._needs
         self._prices_of_room: Floats = np.zeros(len(candidates))
         self._used: Ints = np.zeros(len(limits.room), dtype=np.int64)
-        self._staying = {pool: self._cheapest_first(pool) for pool in sorted({*self._pools})}
+        self._pool_rooms = {pool: self._pool_room(pool) for pool in sorted({*self._pools})}
 
     def best(self) -> Ending | None:
         """Return the cheapest end, None where no node may leave."""
         endings = [self._ending(fill) for fill in FILLS if not self._over()]
-        return max(endings, key=lambda ending: ending.price, default=None)
+        best = max(endings, key=lambda ending: ending.price, default=None)
+        if best is None:
+            return None
+        scarce = frozenset[Scarcity]().union(*(ending.scarce for ending in endings))
+        return msgspec.structs.replace(best, scarce=scarce)
 
     def _need(self, candidate: Candidate) -> Ints:
         """Return cpu and memory that the moving pods of a node request."""
@@ -109,9 +123,8 @@ class HorizonSearch:
 
     # --- who stays in any case
 
-    def _cheapest_first(self, pool: str) -> list[tuple[int, Floats]]:
-        """Return the candidates of a pool by the price of their room, with the room that the pool
-        has beyond its requests when they and those before them stay."""
+    def _pool_room(self, pool: str) -> _PoolRoom:
+        """Return the candidates of a pool by the price of their room, and what they must hold."""
         members = np.flatnonzero(np.array([own == pool for own in self._pools]))
         rooms = self._rooms[members]
         need = self._needs[members].sum(axis=0) + self._surge(members)
@@ -121,11 +134,7 @@ class HorizonSearch:
         prices_of_room = self._prices[members] / np.maximum(values, 1e-12)
         self._prices_of_room[members] = prices_of_room
         by_price = members[np.argsort(prices_of_room, kind="stable")]
-        room = self._room_of_others(pool) + np.cumsum(self._rooms[by_price], axis=0)
-        return [
-            (at, amounts / np.maximum(need, 1.0))
-            for at, amounts in zip(by_price.tolist(), room, strict=True)
-        ]
+        return _PoolRoom(by_price, need, self._room_of_others(pool))
 
     def _room_of_others(self, pool: str) -> Floats:
         """Return the free room of the pool's nodes that stay whatever happens."""
@@ -162,10 +171,7 @@ class HorizonSearch:
         """Return the end if the nodes that stay may be so full."""
         simulated = self._simulated
         staying = {
-            at
-            for members in self._staying.values()
-            for place, (at, _) in enumerate(members)
-            if place == 0 or members[place - 1][1].min() < 1 / fill
+            at for pool_room in self._pool_rooms.values() for at in self._cheapest(pool_room, fill)
         }
         tried = [at for at in self._order if at not in staying and self._may_gain[at]]
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
@@ -183,9 +189,34 @@ class HorizonSearch:
             for at in staying_now:
                 places.stay(int(self._rows[at]))
             left = [at for at in failing if at not in staying_now]
+        self._let_surplus_go(trial, fill, going)
         trial.undo()
         names = tuple(self._candidates[at].node.name for at in going)
         return Ending(names, frozenset(scarce), int(self._prices[going].sum()))
+
+    def _cheapest(self, pool_room: _PoolRoom, fill: float) -> list[int]:
+        """Return the candidates of a pool whose cheapest room holds its requests."""
+        rooms = self._rooms[pool_room.by_price]
+        room_before = pool_room.others + np.cumsum(rooms, axis=0) - rooms
+        lacks = (room_before < pool_room.need / fill).any(axis=1)
+        staying: list[int] = pool_room.by_price[lacks].tolist()
+        return staying
+
+    def _let_surplus_go(self, trial: RemovalSimulation, fill: float, going: list[int]) -> None:
+        """Let nodes go whose room is not needed beside those that stay because others failed, the
+        dearest room first."""
+        gone = set(going)
+        for pool_room in self._pool_rooms.values():
+            staying = [at for at in pool_room.by_price.tolist() if at not in gone]
+            spare = pool_room.others + self._rooms[staying].sum(axis=0) - pool_room.need / fill
+            for at in reversed(staying):
+                left = spare - self._rooms[at]
+                if (
+                    self._may_gain[at]
+                    and (left >= 0).all()
+                    and self._leaves(trial, at, going, set())
+                ):
+                    spare = left
 
     def _leaves(
         self, trial: RemovalSimulation, at: int, going: list[int], scarce: set[Scarcity]
@@ -195,7 +226,8 @@ class HorizonSearch:
         if self._over() or self._limits.refusal(self._used, at, no_purchase) is not None:
             return False
         candidate = self._candidates[at]
-        result = trial.attempt(candidate)
+        # Budgets delay evictions; they do not say where pods find room.
+        result = trial.attempt(msgspec.structs.replace(candidate, limited=(), used={}))
         if isinstance(result, SimulatedRemoval):
             going.append(at)
             self._used = self._used + self._limits.going[:, at]

@@ -10,6 +10,7 @@ See docs/reference/consolidation.md "Horizon" and "Marks".
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -127,7 +128,7 @@ class HorizonPass:
         hour."""
         rooms = self._removal_limits.disruption_room(pool, DisruptionReason.CONSOLIDATION)
         ends = [
-            reason.params.get("until", self._state.now + STAYS_FOR)
+            float(reason.params.get("until", math.inf))
             for _, reason in rooms
             if reason.params["limit"] == 0
         ]
@@ -260,7 +261,12 @@ class HorizonPass:
         measures = self._measures()
         if self.horizon is not None and not stuck and not _moved(self.searched, measures):
             return
-        candidates = [self._leavable[name] for name in sorted(self._leavable)]
+        pdbs = self._removal_limits.pdbs
+        candidates = [
+            candidate
+            for _, candidate in sorted(self._leavable.items())
+            if pdbs.exhausted(candidate.limited) is None
+        ]
         self.searched, self.searched_at = measures, now
         ending = None
         if len(candidates) > MOST_CANDIDATES or self.horizon is not None:
@@ -369,12 +375,11 @@ class HorizonPass:
 
     def notes(self) -> tuple[Reason, ...]:
         """Return what keeps marks from being written."""
-        missing = self.horizon is not None and self.horizon.missing >= TRIES
-        marks = Reason.of(
-            ReasonCode.MARKS_MISSING, nodes=len(self.horizon.going if missing else ())
-        )
-        off = self.unsteered.values() if self.is_on else ()
-        return (*((marks,) if missing else ()), *off)
+        notes = [*self.unsteered.values()] if self.is_on else []
+        if self.horizon is not None and self.horizon.missing >= TRIES:
+            nodes = len(self.horizon.going)
+            notes.append(Reason.of(ReasonCode.MARKS_MISSING, nodes=nodes))
+        return tuple(notes)
 
     def report(self) -> HorizonReport | None:
         """Return the horizon for people."""
