@@ -26,13 +26,14 @@ from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.removal.consolidation.emptiest_first import EmptiestFirst
 from chalicelib.plan.removal.consolidation.move_limits import Limits
 from chalicelib.plan.removal.pod_disruption_budgets import PodDisruptionBudgets
-from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval, SimulationFailure
+from chalicelib.plan.removal.simulate import RemovalSimulation, SimulatedRemoval
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.csi_topology import ZONE_LABELS
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.tables import Floats, Ints, integers
 
+EVEN = 0.8
 FILLS = (1.0, 0.97)
 """How full the nodes that stay may be at the end; the cheapest end of these trials counts."""
 SURGE, MOST_SURGE = 0.25, 0.05
@@ -111,7 +112,29 @@ class HorizonSearch:
         if best is None:
             return None
         scarce = frozenset[Scarcity]().union(*(ending.scarce for ending in endings))
-        return msgspec.structs.replace(best, scarce=scarce)
+        return msgspec.structs.replace(best, scarce=scarce | self._uneven_zones(best))
+
+    def _uneven_zones(self, ending: Ending) -> frozenset[Scarcity]:
+        """Return the zones that keep less than their even part of a pool's room, where pods of the
+        pool must be spread: the scheduler spreads other pods over zones, too."""
+        gone = set(ending.going)
+        rooms: dict[str, dict[str, float]] = {}
+        for at, candidate in enumerate(self._candidates):
+            zones = rooms.setdefault(self._pools[at], {})
+            zone = zone_of(candidate.node)
+            stays = candidate.node.name not in gone
+            zones[zone] = zones.get(zone, 0.0) + stays * float(self._rooms[at][0])
+        spread = {
+            self._pools[at]
+            for at, candidate in enumerate(self._candidates)
+            if any(self._must_spread(pod.cls) for pod in candidate.pods)
+        }
+        return frozenset(
+            (pool, zone)
+            for pool in spread
+            for zone, room in rooms[pool].items()
+            if room * len(rooms[pool]) < EVEN * sum(rooms[pool].values())
+        )
 
     def _need(self, candidate: Candidate) -> Ints:
         """Return cpu and memory that the moving pods of a node request."""
@@ -232,10 +255,10 @@ class HorizonSearch:
             going.append(at)
             self._used = self._used + self._limits.going[:, at]
             return True
-        if self._must_spread(result):
+        if self._must_spread(result.cls):
             scarce.add((self._pools[at], zone_of(candidate.node)))
         return False
 
-    def _must_spread(self, failure: SimulationFailure) -> bool:
-        needs = self._simulated.needs(failure.cls) if failure.cls >= 0 else None
+    def _must_spread(self, cls: int) -> bool:
+        needs = self._simulated.needs(cls) if cls >= 0 else None
         return needs is not None and bool(needs.evenness)
