@@ -62,7 +62,8 @@ class MarkingFixture:
         )
 
     def apply(self, *marks: TaintUpdate, **options: Any) -> list[str]:
-        return [mark.node for mark in apply(marks, self.api, Options(**options), self.clock)]
+        written = apply(marks, self.api, Options(**options), self.clock, self.clock.advance)
+        return [mark.node for mark in written]
 
     def writes(self) -> int:
         return sum(request.method == "PATCH" for request in self.server.requests)
