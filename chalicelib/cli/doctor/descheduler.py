@@ -53,8 +53,8 @@ class _PolicyMap(msgspec.Struct, frozen=True):
 
 def check_descheduler(context: DoctorContext) -> Iterator[Finding]:
     """DR36: plugins that move pods to marked nodes, or off all of them at once."""
-    settings = context.policy.consolidation
-    if settings.mode is ConsolidationMode.OFF or settings.steering is Steering.OFF:
+    consolidation = context.policy.consolidation
+    if consolidation.mode is ConsolidationMode.OFF or consolidation.steering is Steering.OFF:
         return
     try:
         config_maps = list(_config_maps(context))

@@ -157,7 +157,7 @@ def test_steer_23_740_marks_at_a_slow_server_take_several_passes(
 ) -> None:
     names = nodes(scene, 740)
     patches = _Patches(scene, monkeypatch, ANSWER)
-    passes = []
+    passes: list[float] = []
     left = names
     while left and len(passes) < 40:
         began = scene.clock()
