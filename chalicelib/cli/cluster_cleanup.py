@@ -18,7 +18,7 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.errors import ClusterError, Forbidden, NotFound
 from chalicelib.cluster.objects import clear_node
 from chalicelib.model.errors import MALFORMED
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.model.node import DELETION_CANDIDATE, LEAVING_MARKS, TO_BE_DELETED
 from chalicelib.model.operation import ANNOTATION_PREFIX, OPERATION_ANNOTATION
 from chalicelib.providers.cherryservers.tokens import IDS, LABEL, PATH, TYPE
 from chalicelib.providers.clusterapi.api import MACHINE, CapiApi, discover
@@ -26,8 +26,7 @@ from chalicelib.providers.clusterapi.models import MARK_PREFIX, CapiAnnotations,
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError
 
 T = TypeVar("T")
-_NO_MARKS = frozenset[str]()
-_SOFT = frozenset({DELETION_CANDIDATE})
+_MARKS = frozenset(LEAVING_MARKS)
 EXPIRED = "expired"
 """What is said of a bootstrap token that may not be deleted: no machine can join with it any
 more."""
@@ -81,7 +80,8 @@ class _RawItems(msgspec.Struct, frozen=True):
 class ClusterCleanup:
     """What is ours in one cluster.
 
-    soft: also soft taints, which no note tells from those of another autoscaler. foreign: also hard
+    soft: also soft taints, which no note tells from those of another autoscaler; marks of nodes
+    that leave are ours alone and always go. foreign: also hard
     taints without a note. management_client: of the cluster with Machines; None: the cluster
     itself. group: Cluster API's API group. namespaces: where Machines are looked for, ("",) for
     all, () for none. tokens: whether bootstrap tokens are looked for.
@@ -99,7 +99,7 @@ class ClusterCleanup:
         tokens: bool = True,
     ) -> None:
         self._cluster, self._management = kube, management_client or kube
-        self._soft, self._foreign = _SOFT if soft else _NO_MARKS, foreign
+        self._soft, self._foreign = _MARKS | ({DELETION_CANDIDATE} if soft else set()), foreign
         self._keys = CapiAnnotations(group) if group else CapiAnnotations()
         self._namespaces, self._token_ids = namespaces, IDS if tokens else ()
         self.failures: list[NotRemoved] = []

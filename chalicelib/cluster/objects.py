@@ -32,7 +32,7 @@ from chalicelib.cluster.errors import (
     Unavailable,
     clean,
 )
-from chalicelib.model.node import Taint
+from chalicelib.model.node import LEAVING_MARKS, Taint
 from chalicelib.model.operation import ANNOTATION_PREFIX, CORDONED_ANNOTATION, OPERATION_ANNOTATION
 from chalicelib.model.timestamps import format_time
 
@@ -44,6 +44,7 @@ REPORTER = "outscaler"
 webhook knows by this that an event is our own (functions/webhook)."""
 _TRIES = 5
 _MERGE = "application/merge-patch+json"
+_SOFT = "PreferNoSchedule"
 # The server's message where it can never decide whether the pod may be evicted (there is no
 # machine-readable reason).
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
@@ -196,6 +197,28 @@ def remove_soft_taint(kube: KubeClient, name: str, key: str, *, unless: str) -> 
         if node.has(unless) or not node.has(key):
             return _NOTHING
         return _Change(node.without_taints({key}))
+
+    return _modify(kube, name, change)
+
+
+def set_marks(kube: KubeClient, name: str, level: int, value: str, *, unless: str) -> bool:
+    """Give a node exactly the first `level` of LEAVING_MARKS, with this value; return whether
+    anything was written. Taints of these keys with another effect are not ours, and stay. unless: a
+    node with a taint of this key is left unchanged. Raises NotFound, Conflict."""
+    wanted = dict.fromkeys(LEAVING_MARKS[:level], value)
+
+    def change(node: _NodeObject) -> _Change:
+        others: list[dict[str, object]] = []
+        present = {}
+        for taint in node.spec.taints or ():
+            if taint.get("key") in LEAVING_MARKS and taint.get("effect") == _SOFT:
+                present[taint["key"]] = taint.get("value", "")
+            else:
+                others.append(taint)
+        if node.has(unless) or present == wanted:
+            return _NOTHING
+        marks = [{"key": key, "value": value, "effect": _SOFT} for key in wanted]
+        return _Change({"taints": [*others, *marks] or None})
 
     return _modify(kube, name, change)
 

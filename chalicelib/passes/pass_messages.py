@@ -138,8 +138,8 @@ def send_again(message: ReconcileMessage, after: float, runtime: Runtime) -> Non
 
 
 def look_again(message: ReconcileMessage, after: float, runtime: Runtime) -> None:
-    """Request a pass after these seconds, because this one waits for pods. Raises nothing: the next
-    scheduled pass follows in any case."""
+    """Request a pass after these seconds, because this one waits for pods, or had no time for all
+    that it takes back. Raises nothing: the next scheduled pass follows if there is any."""
     try:
         again = msgspec.structs.replace(message, reason=Cause.OPERATION.value, tries=0)
         send_again(again, after, runtime)

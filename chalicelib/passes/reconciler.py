@@ -136,8 +136,9 @@ def _reconcile(
         logger.info("nothing to do", cluster=message.cluster, known=True)
         return
     if not permission.plan:
-        if (lease := acquire(message, policy, runtime)) is not None:
-            leave(policy, permission, lease, runtime)
+        lease = acquire(message, policy, runtime)
+        if lease is not None and leave(policy, permission, lease, runtime):
+            look_again(message, _LEAST_WAIT, runtime)
         return
     last_pass = 0.0
     if message.reason == Cause.SCHEDULE.value:
@@ -513,12 +514,14 @@ def _send(operations: Sequence[Operation], runtime: Runtime) -> None:
 
 
 def _mark_nodes(this_pass: _ClusterPass, plan: Plan, runtime: Runtime) -> tuple[TaintUpdate, ...]:
-    """Write soft and stale taints; return those that were written."""
+    """Write soft and stale taints, and marks; return those that were written."""
     if not this_pass.permission.act:
         return ()
     cluster, options = this_pass.lease.cluster, this_pass.policy.options
     try:
-        return soft_taints.apply(plan.marks, this_pass.kube, options, runtime.clock, cluster)
+        return soft_taints.apply(
+            plan.marks, this_pass.kube, options, runtime.clock, runtime.sleep, cluster
+        )
     except OutscalerError as error:
         # planned again; the pass is saved and not repeated for them
         logger.error("nodes not marked", cluster=cluster, **failure(error))

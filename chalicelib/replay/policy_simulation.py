@@ -17,7 +17,7 @@ import msgspec
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import Memory
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Condition, Node
+from chalicelib.model.node import OWN_TAINTS, Condition, Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
@@ -409,9 +409,7 @@ def _succeeded(memory: Memory, operation: Operation, policy: Policy, now: float)
 
 def _without_taints(node: Node) -> Node:
     """Return a node that no autoscaler is removing."""
-    taints = tuple(
-        taint for taint in node.taints if taint.key not in (TO_BE_DELETED, DELETION_CANDIDATE)
-    )
+    taints = tuple(taint for taint in node.taints if taint.key not in OWN_TAINTS)
     return msgspec.structs.replace(node, taints=taints)
 
 

@@ -8,6 +8,8 @@ from collections import Counter
 
 import pytest
 
+from chalicelib.model.node import LEAVING_MARKS, mark_level
+from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.settings.cluster_policy import Policy
 from tests.benchmarks.consolidation_bound import lower_bound
@@ -196,3 +198,18 @@ def test_small_clusters_are_small_and_different() -> None:
     assert len(sizes) == 40
     assert 2 <= min(sizes) < max(sizes) <= 30
     assert all(snapshot.taken_at == NOW for snapshot in clusters)
+
+
+def test_nodes_of_the_world_have_exactly_the_marks_of_the_last_plan() -> None:
+    build = ClusterBuilder().node("a", group="g").node("b", group="g").group("g")
+    world = World(build.snapshot())
+    world.taint(["a"])
+    world.mark([TaintUpdate("a", "mark", level=2, value="h1"), TaintUpdate("b", "soften")])
+    world.mark([TaintUpdate("b", "mark", level=1, value="h1")])
+    world.mark([TaintUpdate("a", "mark", level=1, value="h2"), TaintUpdate("gone", "mark")])
+    taints = {node.name: node.taints for node in world.snapshot().nodes}
+    assert [taint.key for taint in taints["a"]] == ["karpenter.sh/disrupted", LEAVING_MARKS[0]]
+    assert taints["a"][1].value == "h2"
+    assert {node.name: mark_level(node) for node in world.snapshot().nodes} == {"a": 1, "b": 1}
+    world.mark([TaintUpdate("b", "mark")])
+    assert {node.name: mark_level(node) for node in world.snapshot().nodes} == {"a": 1, "b": 0}

@@ -34,7 +34,7 @@ from chalicelib.cli.doctor.node_templates import check_architectures, check_temp
 from chalicelib.cluster.client import KubeClient
 from chalicelib.model.group import Instance, InstanceError
 from chalicelib.model.memory import Memory
-from chalicelib.model.node import Node
+from chalicelib.model.node import LEAVING_MARKS, Node
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.planner import plan_cluster
@@ -294,6 +294,7 @@ def test_taints_of_young_nodes_should_be_startup_taints() -> None:
     young = node("new", "g")
     young["metadata"]["creationTimestamp"] = format_time(NOW - 30)
     young["spec"]["taints"] = [{"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}]
+    young["spec"]["taints"] += [{"key": key, "effect": "PreferNoSchedule"} for key in LEAVING_MARKS]
     old = node("old", "g")
     old["metadata"]["creationTimestamp"] = format_time(NOW - DAY)
     with cluster([old, young]) as (_, kube):

@@ -18,6 +18,7 @@ from chalicelib.cli.main import main
 from chalicelib.cli.saved.group_draft import draft
 from chalicelib.cluster import api_types
 from chalicelib.cluster.node_decoding import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, node_from_wire
+from chalicelib.model.node import LEAVING_MARKS
 from tests.cases import each_row
 from tests.functional.saved_cluster import node, save
 from tests.reference_data import SHARED, needs_shared
@@ -113,7 +114,9 @@ def test_template_has_what_all_members_have() -> None:
         {"key": "odd", "effect": "NoExecute"},
     )
     passing = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
-    first["spec"]["taints"], second["spec"]["taints"] = [passing, kept, own], [kept, passing]
+    marks = [{"key": key, "effect": "PreferNoSchedule"} for key in LEAVING_MARKS]
+    first["spec"]["taints"] = [passing, kept, own, *marks]
+    second["spec"]["taints"] = [kept, passing, *marks]
     first["status"]["allocatable"] = {
         **first["status"]["allocatable"],
         "nvidia.com/gpu": "1",

@@ -20,7 +20,7 @@ from chalicelib.cli.commands.uninstall import LONGEST, UninstallClock, add_argum
 from chalicelib.cli.main import main
 from chalicelib.cli.policy_files import load_document
 from chalicelib.model.errors import BadInput
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.model.node import DELETION_CANDIDATE, LEAVING_MARKS, TO_BE_DELETED
 from chalicelib.model.operation import (
     CORDONED_ANNOTATION,
     OPERATION_ANNOTATION,
@@ -47,6 +47,7 @@ NAME = "prod-geneva"
 MARK = CapiAnnotations().delete_machine
 SOFT = {"key": DELETION_CANDIDATE, "value": "1794999000", "effect": "PreferNoSchedule"}
 HARD = {"key": TO_BE_DELETED, "value": "1794999000", "effect": "NoSchedule"}
+MARKS = [{"key": key, "value": "h1", "effect": "PreferNoSchedule"} for key in LEAVING_MARKS]
 OTHER = {"key": "team.test/gpu", "value": "a", "effect": "NoSchedule"}
 
 
@@ -85,6 +86,7 @@ NODES = (
     ours("cordoned-by-us", cordoned=True),
     ours("cordoned-by-a-person", cordoned=False),
     node("soft", SOFT),
+    node("marked", SOFT, OTHER, *MARKS),
     node("of-another-autoscaler", HARD),
     node("untouched", OTHER, cordon=True),
 )
@@ -205,6 +207,7 @@ def test_without_yes_uninstall_shows_everything_and_changes_nothing(
         "cordoned-by-us",
         "cordoned-by-a-person",
         "soft",
+        "marked",
     }
     assert not shown["done"]
     assert json.dumps(cluster[0].store.list("nodes"), sort_keys=True) == before
@@ -270,6 +273,29 @@ def test_soft_taints_can_be_left_to_another_autoscaler(
 ) -> None:
     assert run(cluster[1], "--yes", "--keep-soft-taints") == 0
     assert state(cluster[0], "soft")[0] == [DELETION_CANDIDATE]
+
+
+@pytest.mark.parametrize(
+    ("options", "soft"),
+    [((), []), (("--keep-soft-taints",), [DELETION_CANDIDATE])],
+    ids=["all", "soft taints kept"],
+)
+def test_steer_7_uninstall_removes_marks_always_and_says_so(
+    store: Store,
+    cluster: tuple[ApiServer, Path],
+    capsys: Said,
+    options: tuple[str, ...],
+    soft: list[str],
+) -> None:
+    assert run(cluster[1], *options) == 0
+    assert state(cluster[0], "marked")[0] == [DELETION_CANDIDATE, OTHER["key"], *LEAVING_MARKS]
+    shown = json.loads(capsys.readouterr().out)
+    assert run(cluster[1], "--yes", *options) == 0
+    removed = json.loads(capsys.readouterr().out)
+    assert state(cluster[0], "marked")[0] == [*soft, OTHER["key"]]
+    for said in (shown, removed):
+        [marked] = [each for each in said["cluster"] if each["name"] == "marked"]
+        assert [key for key in marked["what"] if key in LEAVING_MARKS] == list(LEAVING_MARKS)
 
 
 def test_uninstall_can_be_repeated_and_applied_again(

@@ -10,7 +10,7 @@ from chalicelib.cli.doctor.finding import DoctorContext, Finding, Severity, find
 from chalicelib.cli.migrate.machines_on_their_way import on_their_way, sentence
 from chalicelib.cluster.errors import NotFound
 from chalicelib.model.memory import GroupMemory
-from chalicelib.model.node import Node
+from chalicelib.model.node import OWN_TAINTS, Node
 from chalicelib.model.pod import PodClass
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import announces_device
@@ -29,10 +29,9 @@ _SCHEMES = {
     "clusterapi": ("",),
 }
 """Beginnings of providerIDs; an empty one: any, since the infrastructure decides."""
-_OWN_TAINTS = (
+_KNOWN_TAINTS = (
+    *OWN_TAINTS,
     "node.kubernetes.io/",
-    "ToBeDeletedBy",
-    "DeletionCandidateOf",
     "node.cloudprovider.kubernetes.io/",
 )
 
@@ -83,7 +82,7 @@ def check_startup_taints(context: DoctorContext) -> Iterator[Finding]:
     """DR25: taints that only young nodes carry, and that the policy does
     not know as startup taints."""
     now, nodes, options = context.clock(), context.required_snapshot.nodes, context.policy.options
-    known = (*options.startup_taint, *options.startup_taint_prefix, *_OWN_TAINTS)
+    known = (*options.startup_taint, *options.startup_taint_prefix, *_KNOWN_TAINTS)
     old = [node for node in nodes if not _is_young(node, now)]
     old_taints = {taint.key for node in old for taint in node.taints}
     young_taints = {taint.key for node in nodes if _is_young(node, now) for taint in node.taints}

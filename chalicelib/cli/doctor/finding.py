@@ -174,6 +174,11 @@ QUESTIONS: Mapping[str, Question] = {
         _WARNING,
         f"wait until each group has as many nodes as its size ({DOCS}/shadow.md)",
     ),
+    "DR36": Question(
+        "descheduler",
+        _WARNING,
+        "take the plugin out of the descheduler's policy, or set consolidation.steering: false",
+    ),
 }
 """By id. For what each check looks is in its own text, and in docs/runbook.md."""
 

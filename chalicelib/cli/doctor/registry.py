@@ -12,6 +12,7 @@ import msgspec
 from chalicelib.cli.doctor import (
     cluster_state,
     deployment_checks,
+    descheduler,
     drains,
     kubeconfig_checks,
     node_templates,
@@ -62,6 +63,7 @@ CHECKS: tuple[Check, ...] = (
     Check(("DR33",), cluster_state.check_spot),
     Check(("DR34",), cluster_state.check_zones),
     Check(("DR35",), cluster_state.check_machines),
+    Check(("DR36",), descheduler.check_descheduler),
     # the vendors' accounts and groups
     Check(("DR10",), vendor_checks.check_claims),
     Check(("DR11",), vendor_checks.check_groups),

@@ -17,14 +17,14 @@ import msgspec
 
 from chalicelib.cli.saved.saved_cluster import SavedGroup, group_of, is_member
 from chalicelib.cluster.node_decoding import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node, Taint
+from chalicelib.model.node import OWN_TAINTS, Node, Taint
 from chalicelib.model.quantity import format_amount
 
 LEAST_MAX = 10
 """The drafted maximum is twice the size, and at least this."""
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_PASSING = (TO_BE_DELETED, DELETION_CANDIDATE, "node.cluster.x-k8s.io/uninitialized")
+_PASSING = (*OWN_TAINTS, "node.cluster.x-k8s.io/uninitialized")
 _PASSING_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 # Labels that say where a node is or what runs on it: another group's next node may have the same.
 _PLACES = ("topology.", "failure-domain.", "kubernetes.io/", "beta.kubernetes.io/")

@@ -295,10 +295,10 @@ def _consolidation(
 def _horizon(state: ClusterState, consolidation: ConsolidationResult | None) -> Horizon | None:
     """Return the horizon whose marks nodes have, None if nodes have no marks. consolidation: None
     if there was no time to judge any node; then the last horizon stands."""
-    settings = state.policy.consolidation
-    changes_nodes = settings.mode not in (ConsolidationMode.OFF, ConsolidationMode.SHADOW)
+    policy = state.policy
+    acts = policy.consolidation.mode not in (ConsolidationMode.OFF, ConsolidationMode.SHADOW)
     may_taint = state.options.max_bulk_soft_taint_count > 0
-    if not changes_nodes or not may_taint or settings.steering is Steering.OFF:
+    if not acts or not may_taint or policy.consolidation.steering is Steering.OFF:
         return None
     memory = state.memory.consolidation if consolidation is None else consolidation.memory
     return memory.horizon

@@ -24,7 +24,7 @@ import msgspec
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import LearntTemplate, Part, StatedTemplate, Undelivered
-from chalicelib.model.node import DELETION_CANDIDATE, HOSTNAME_LABEL, TO_BE_DELETED, Node
+from chalicelib.model.node import HOSTNAME_LABEL, OWN_TAINTS, TO_BE_DELETED, Node
 from chalicelib.model.pod import Pod, PodClass, Toleration
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, Amounts, is_device
 from chalicelib.model.snapshot import DaemonSet, Snapshot
@@ -67,7 +67,7 @@ PASSING_TAINTS = frozenset({
     "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure",
     "node.kubernetes.io/network-unavailable", _UNINITIALIZED,
     "node.cloudprovider.kubernetes.io/shutdown", "cloud.google.com/impending-node-termination",
-    "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE,
+    "NodeWithImpairedVolumes", *OWN_TAINTS,
     "node.cluster.x-k8s.io/outdated-revision",  # set while a rollout replaces this node
     *INTERRUPTION_TAINTS,
 })  # fmt: skip

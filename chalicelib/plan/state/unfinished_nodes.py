@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from chalicelib.model.memory import Memory, Undelivered
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node, Taint
+from chalicelib.model.node import OWN_TAINTS, Node, Taint
 from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.predicates import BLOCKING
@@ -43,8 +43,8 @@ from chalicelib.policy.settings.cluster_options import Options
 # A node that has one of these is on its way out, or somebody has set it apart.
 _NOT_PASSING = frozenset({
     "node.kubernetes.io/unschedulable", "node.kubernetes.io/unreachable",
-    "cloud.google.com/impending-node-termination", "NodeWithImpairedVolumes", TO_BE_DELETED,
-    DELETION_CANDIDATE, "node.cluster.x-k8s.io/outdated-revision", *INTERRUPTION_TAINTS,
+    "cloud.google.com/impending-node-termination", "NodeWithImpairedVolumes", *OWN_TAINTS,
+    "node.cluster.x-k8s.io/outdated-revision", *INTERRUPTION_TAINTS,
 })  # fmt: skip
 # Whoever has too little of these is a smaller node. Kubelets register all other resources later:
 # local storage, huge pages, and what plugins report.

@@ -136,6 +136,7 @@ def test_log_of_a_forbidden_taint_names_the_cluster(stage: OperationHarness, lin
         stage.runtime.kube_client(policy),
         policy.options,
         stage.clock,
+        stage.clock.advance,
         stage.name,
     )
     [line] = lines()

@@ -25,6 +25,6 @@ def test_hundreds_of_old_taints_are_removed_over_several_passes(
         return float(next(seconds))  # every read of the clock takes a second
 
     marks = tuple(TaintUpdate(f"n{number:03d}", REMOVE_STALE_TAINT) for number in range(500))
-    written = soft_taints.apply(marks, nowhere, Options(), clock)
+    written = soft_taints.apply(marks, nowhere, Options(), clock, lambda _: None)
     assert 1 <= len(written) <= soft_taints.CLEANING
     assert written == marks[: len(written)]

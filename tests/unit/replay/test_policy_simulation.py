@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.group import Instance, Pool
 from chalicelib.model.memory import Memory
-from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.node import OWN_TAINTS, Taint
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
@@ -190,7 +190,8 @@ def test_nodes_in_no_group_are_paid_as_recorded_and_unpriced_ones_are_counted() 
 
 def test_taints_of_recorded_removals_are_no_part_of_the_simulation() -> None:
     builder = ClusterBuilder()
-    builder.node("n-0", "4", "16Gi", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule")])
+    taints = [Taint(key, "NoSchedule") for key in OWN_TAINTS]
+    builder.node("n-0", "4", "16Gi", group="g", taints=taints)
     builder.group("g", price=0.6, currency="EUR").pending(1, "2", "8Gi")
     cost = alone([record(0, builder), record(10, builder)], STAYS)
     assert (cost.nodes_bought, cost.pending_minutes) == (0, 0.0)
