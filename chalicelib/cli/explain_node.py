@@ -217,15 +217,21 @@ def _horizon(view: HorizonView, name: str) -> tuple[str, dict[str, Any]]:
     level = report.levels.get(name, 0)
     leaves = name in report.going
     verb = "leave" if leaves else "stay"
-    says = f"Horizon {report.id} of {format_time(report.since)}: it "
-    says += f"{view.would}{verb}" if view.would else f"{verb}s"
+    since = format_time(report.since)
+    says = f"Horizon {report.id} of {since}: it {view.would or 'will '}{verb}"
     if level and not leaves:
         says += " and keeps room for pods that may be nowhere else"
     if level:
         says += f", marked at level {level} by taints with the value {report.id}"
     says += f"; price at the end: {view.end} an hour."
-    data = {"id": report.id, "leaves": leaves, "level": level, "end": report.end}
-    return says, data | {"since": format_time(report.since)}
+    data = {
+        "id": report.id,
+        "since": since,
+        "leaves": leaves,
+        "level": level,
+        "end": report.end,
+    }
+    return says, data
 
 
 def _is_spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> bool:

@@ -286,9 +286,8 @@ FORMS: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
         ConsolidationReport: _consolidation,
         Move: _move,
         HorizonReport: lambda horizon: (
-            fields(horizon, "id price end going marked levels")
+            fields(horizon, "id price end currency going marked levels")
             | {"since": format_time(horizon.since)}
-            | fields(horizon, "", "currency")
         ),
         LifecycleVerdict: verdict_data,
         Health: msgspec.structs.asdict,

@@ -347,9 +347,9 @@ def horizon_gauges(state: ClusterState) -> dict[str, float]:
     horizon = state.memory.consolidation.horizon
     if horizon is None:
         return {}
-    memories = state.memory.nodes
-    marked = {name for name in horizon.going if name in memories and memories[name].marked}
-    pods = (pod for pod in state.snapshot.pods if pod.node in marked)
+    marked = {name for name, node in state.memory.nodes.items() if node.marked}
+    leaving = marked.intersection(horizon.going)
+    pods = (pod for pod in state.snapshot.pods if pod.node in leaving)
     late = [pod for pod in pods if pod.created > horizon.since]
     count = sum(not state.snapshot.cls(pod).is_daemonset for pod in late)
     return {key("pods_on_leaving_nodes_count"): float(count)}

@@ -187,6 +187,10 @@ class CostView(msgspec.Struct, frozen=True, rename="camel"):
 
 def cost_view(bill: ClusterBill, plan: Plan | None) -> CostView:
     """Return what a cluster costs. plan: the last decision."""
+    view = horizon_view(plan)
+    end = None
+    if view is not None:
+        end = PlanEndView(view.report.currency, view.report.end, view.words)
     return CostView(
         Instant(bill.at),
         tuple(map(_bill, bill.bills)),
@@ -195,15 +199,8 @@ def cost_view(bill: ClusterBill, plan: Plan | None) -> CostView:
         Instant(bill.savings_at),
         best_moves(plan),
         unpriced_removals=bill.unpriced_removals,
-        end_of_plan=_end_of_plan(plan),
+        end_of_plan=end,
     )
-
-
-def _end_of_plan(plan: Plan | None) -> PlanEndView | None:
-    view = horizon_view(plan)
-    if view is None:
-        return None
-    return PlanEndView(view.report.currency, view.report.end, view.words)
 
 
 def best_moves(plan: Plan | None) -> tuple[Move, ...]:

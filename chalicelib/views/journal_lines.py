@@ -39,8 +39,8 @@ class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
     def changes_nothing(self) -> bool:
         """Return whether no node is added, removed, repaired or chosen to leave: the reasons for
         that have changed, and no more."""
-        changes = self.scale_ups, self.removals, self.repairs, self.restarts, self.departures
-        return not any(changes)
+        is_changed = self.scale_ups or self.removals or self.repairs or self.restarts
+        return not (is_changed or self.departures)
 
 
 class OperationLine(
