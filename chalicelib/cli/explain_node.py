@@ -220,18 +220,17 @@ def _horizon(view: HorizonView, name: str) -> tuple[str, dict[str, Any]]:
     since = format_time(report.since)
     says = f"Horizon {report.id} of {since}: it {view.would or 'will '}{verb}"
     if level and not leaves:
-        says += " and keeps room for pods that may be nowhere else"
+        says += " and keep room for pods that may be nowhere else"
     if level:
         says += f", marked at level {level} by taints with the value {report.id}"
     says += f"; price at the end: {view.end} an hour."
-    data = {
+    return says, {
         "id": report.id,
         "since": since,
         "leaves": leaves,
         "level": level,
         "end": report.end,
     }
-    return says, data
 
 
 def _is_spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> bool:

@@ -337,8 +337,8 @@ def _moves(plan: Plan) -> dict[str, float]:
     view = horizon_view(plan)
     if view is not None:
         gauges[key("consolidation_leaving_nodes_count")] = float(view.leaving)
-        currency = view.report.currency
-        gauges[key("consolidation_end_cost_per_hour", currency=currency)] = view.report.end
+        cost = key("consolidation_end_cost_per_hour", currency=view.report.currency)
+        gauges[cost] = view.report.end
     return gauges
 
 

@@ -139,9 +139,8 @@ def horizon_view(plan: Plan | None) -> HorizonView | None:
     horizon = plan.consolidation.horizon
     leaving = len(set(horizon.going).intersection(node_names(plan)))
     staying = plan.health.registered - leaving
-    is_shadow = plan.consolidation.mode == ConsolidationMode.SHADOW.value
-    gone = len(horizon.going) - leaving
-    return HorizonView(horizon, leaving, staying, gone, "would " if is_shadow else "")
+    would = "would " if plan.consolidation.mode == ConsolidationMode.SHADOW.value else ""
+    return HorizonView(horizon, leaving, staying, len(horizon.going) - leaving, would)
 
 
 # -- nodes

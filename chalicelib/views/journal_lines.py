@@ -39,8 +39,9 @@ class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
     def changes_nothing(self) -> bool:
         """Return whether no node is added, removed, repaired or chosen to leave: the reasons for
         that have changed, and no more."""
-        is_changed = self.scale_ups or self.removals or self.repairs or self.restarts
-        return not (is_changed or self.departures)
+        return not (
+            self.scale_ups or self.removals or self.repairs or self.restarts or self.departures
+        )
 
 
 class OperationLine(
