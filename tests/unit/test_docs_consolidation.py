@@ -59,6 +59,7 @@ def test_docs_consolidation_name_only_codes_that_exist_and_every_one_of_its_own(
     ]
     assert {code.value for code in own} - named == set()
     assert named - {code.value for code in codes} == {
+        "ConsolidationHorizon",
         "NodeReplacement",
         "NodeReplacementFailed",
     }

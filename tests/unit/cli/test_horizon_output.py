@@ -90,8 +90,10 @@ def explained(plan: Plan, name: str) -> dict[str, Any]:
         (GOES, "will leave, marked at level 3 by taints with the value h1", True, 3),
         (
             RESERVED,
-            "will stay and keep room for pods that may be nowhere else, marked at level 2 by "
-            "taints with the value h1",
+            (
+                "will stay and keep room for pods that may be nowhere else, marked at level 2 by "
+                "taints with the value h1"
+            ),
             False,
             2,
         ),
