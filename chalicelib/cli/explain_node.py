@@ -31,6 +31,7 @@ from chalicelib.reasons.words import ago, counted, some
 from chalicelib.views import consolidation as consolidation_view
 from chalicelib.views import lifecycle as lifecycle_view
 from chalicelib.views.cluster_view import as_json, breaker_view, coded, notice_view, operation_view
+from chalicelib.views.consolidation import HorizonView
 
 _BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
@@ -200,10 +201,36 @@ def consolidation(
             says.append(f"{start}: {sentence(verdict.reason)}.")
             if advice:
                 says.append(f"What helps: {advice}.")
+    view = consolidation_view.horizon_view(plan)
+    if view is not None:
+        horizon_says, data["horizon"] = _horizon(view, name)
+        says.append(horizon_says)
     rows = consolidation_view.replacements_of(context.decided.memory, name)
     if rows:
         data["replacements"] = [as_json(row) for row in rows]
     return tuple(says), {"consolidation": data}
+
+
+def _horizon(view: HorizonView, name: str) -> tuple[str, dict[str, Any]]:
+    """Say whether a node leaves or stays at the end of consolidation, and what its marks are."""
+    report = view.report
+    level = report.levels.get(name, 0)
+    leaves = name in report.going
+    verb = "leave" if leaves else "stay"
+    since = format_time(report.since)
+    says = f"Horizon {report.id} of {since}: it {view.would or 'will '}{verb}"
+    if level and not leaves:
+        says += " and keep room for pods that may be nowhere else"
+    if level:
+        says += f", marked at level {level} by taints with the value {report.id}"
+    says += f"; price at the end: {view.end} an hour."
+    return says, {
+        "id": report.id,
+        "since": since,
+        "leaves": leaves,
+        "level": level,
+        "end": report.end,
+    }
 
 
 def _is_spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> bool:

@@ -24,6 +24,7 @@ from chalicelib.model.plan import (
     GroupVerdict,
     HeadroomVerdict,
     Health,
+    HorizonReport,
     IgnoredPods,
     LifecycleVerdict,
     Move,
@@ -193,7 +194,7 @@ def _consolidation(report: ConsolidationReport) -> dict[str, Any]:
     shown = fields(report, "mode moves pools") | {"stays": report.verdicts}
     if report.gap is not None:
         shown["gap"] = round(report.gap, 6)
-    return shown
+    return shown | fields(report, "", "horizon")
 
 
 def _move(move: Move) -> dict[str, Any]:
@@ -284,6 +285,10 @@ FORMS: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
         ),
         ConsolidationReport: _consolidation,
         Move: _move,
+        HorizonReport: lambda horizon: (
+            fields(horizon, "id price end currency going marked levels")
+            | {"since": format_time(horizon.since)}
+        ),
         LifecycleVerdict: verdict_data,
         Health: msgspec.structs.asdict,
     }

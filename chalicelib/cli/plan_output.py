@@ -187,6 +187,9 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     lines.append(f"Remove {unneeded} of {counted(len(plan.unneeded), 'unneeded node')}.")
     if plan.consolidation is not None:
         lines.append(consolidation_view.summary(plan.consolidation))
+    horizon = consolidation_view.horizon_view(plan)
+    if horizon is not None:
+        lines.append(horizon.words)
     due = lifecycle_view.summary(plan)
     if due:
         lines.append(due)

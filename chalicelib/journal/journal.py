@@ -81,6 +81,9 @@ def plan_entry(plan: Plan) -> JournalEntry:
     }
     if plan.restarts:
         facts["restarts"] = len(plan.restarts)
+    horizon = plan.consolidation.horizon if plan.consolidation is not None else None
+    if horizon is not None and horizon.since == plan.at:
+        facts["departures"] = len(horizon.going)
     rules = sorted({rule for up in plan.scale_ups for rule in up.rules})
     if rules:
         facts[RULES] = ",".join(rules)
@@ -248,7 +251,9 @@ def _consolidated(consolidation: ConsolidationReport) -> list[object]:
         for verdict in consolidation.verdicts
         if not verdict.reason.code.row.momentary
     ]
-    return [consolidation.mode, moves, stays]
+    horizon = consolidation.horizon
+    end = [horizon.id, horizon.marked] if horizon is not None else []
+    return [consolidation.mode, moves, stays, *end]
 
 
 def _blocked_by(verdict: NodeVerdict) -> tuple[str, str]:

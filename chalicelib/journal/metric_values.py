@@ -324,13 +324,35 @@ def lifecycle_gauges(plan: Plan, state: ClusterState) -> dict[str, float]:
 
 
 def _moves(plan: Plan) -> dict[str, float]:
-    """Return how many moves there are in each state; nothing while consolidation is off."""
+    """Return how many moves there are in each state, and where they end; nothing while
+    consolidation is off."""
     if plan.consolidation is None:
         return {}
     counts = Counter(move.state for move in plan.consolidation.moves)
-    return {
+    gauges = {
         key("consolidation_moves_count", state=state): float(counts[state]) for state in MOVE_STATES
     }
+    from chalicelib.views.consolidation import horizon_view  # of passes only
+
+    view = horizon_view(plan)
+    if view is not None:
+        gauges[key("consolidation_leaving_nodes_count")] = float(view.leaving)
+        cost = key("consolidation_end_cost_per_hour", currency=view.report.currency)
+        gauges[cost] = view.report.end
+    return gauges
+
+
+def horizon_gauges(state: ClusterState) -> dict[str, float]:
+    """Return how many pods are younger than the horizon on marked nodes that leave by it."""
+    horizon = state.memory.consolidation.horizon
+    if horizon is None:
+        return {}
+    marked = {name for name, node in state.memory.nodes.items() if node.marked}
+    leaving = marked.intersection(horizon.going)
+    pods = (pod for pod in state.snapshot.pods if pod.node in leaving)
+    late = [pod for pod in pods if pod.created > horizon.since]
+    count = sum(not state.snapshot.cls(pod).is_daemonset for pod in late)
+    return {key("pods_on_leaving_nodes_count"): float(count)}
 
 
 def is_braked(plan: Plan) -> bool:

@@ -201,6 +201,25 @@ METRICS: tuple[Metric, ...] = (
         prefix=OWN_PREFIX,
     ),
     Metric(
+        "consolidation_leaving_nodes_count",
+        GAUGE,
+        "Nodes that leave until consolidation is over.",
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "consolidation_end_cost_per_hour",
+        GAUGE,
+        "Price of all nodes when they have left.",
+        (CURRENCY,),
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "pods_on_leaving_nodes_count",
+        GAUGE,
+        "Pods that came to nodes that leave, although these were marked.",
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
         "pods_without_node_count",
         GAUGE,
         "Waiting pods for which no node is coming.",

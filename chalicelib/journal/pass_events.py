@@ -24,7 +24,7 @@ from chalicelib.journal.events import (
     sizes,
 )
 from chalicelib.model.disruption_reason import DisruptionReason
-from chalicelib.model.memory import ReplacementState
+from chalicelib.model.memory import Horizon, ReplacementState
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import REPLACES, OperationKind, OperationSpec
 from chalicelib.model.plan import Plan, Removal, Repair, RuleVerdict, TaintUpdate
@@ -40,17 +40,19 @@ from chalicelib.policy.timeouts import leaving_time
 from chalicelib.reasons.no_place import no_place
 from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.reasons.words import counted, some
-from chalicelib.views.consolidation import action, worth
+from chalicelib.views.cluster_view import node_names
+from chalicelib.views.consolidation import action, horizon_view, worth
 
 
 class PassFacts(msgspec.Struct, frozen=True):
     """What the events of one pass are made from. marks: taints outside of operations that were
-    written (passes/soft_taints.py)."""
+    written (passes/soft_taints.py). horizon: that stood before this pass."""
 
     plan: Plan
     snapshot: Snapshot
     options: Options = Options()
     marks: tuple[TaintUpdate, ...] = ()
+    horizon: Horizon | None = None
 
     def status_event(
         self, fact: str, reason: str, message: str, type_: str = WARNING
@@ -215,6 +217,26 @@ def _replacement_done(fact: str, facts: PassFacts) -> Iterator[Event]:
             yield from facts.status_event(
                 f"{fact} {replacement.id}", "NodeReplacement", message, NORMAL
             )
+
+
+def _horizon_begins(fact: str, facts: PassFacts) -> list[Event]:
+    view = horizon_view(facts.plan)
+    old_id = facts.horizon.id if facts.horizon is not None else ""
+    if view is None or view.report.id == old_id:
+        return []
+    id_ = view.report.id
+    message = f"Horizon {id_} begins. {view.words}"
+    return facts.status_event(f"{fact} {id_}", "ConsolidationHorizon", message, NORMAL)
+
+
+def _horizon_ends(fact: str, facts: PassFacts) -> list[Event]:
+    """Report the end of a horizon that no other one replaces."""
+    old = facts.horizon
+    if old is None or horizon_view(facts.plan) is not None:
+        return []
+    gone = len(set(old.going).difference(node_names(facts.plan)))
+    message = f"Horizon {old.id} is over: {gone} of {len(old.going)} nodes have gone"
+    return facts.status_event(f"{fact} {old.id}", "ConsolidationHorizon", message, NORMAL)
 
 
 def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
@@ -534,6 +556,23 @@ FACTS: tuple[PassEvent, ...] = (
         on="status",
         reason="`NodeReplacement`",
         message="`Replaced a by s-1`",
+    ),
+    PassEvent(
+        "horizon begins",
+        events=_horizon_begins,
+        on="status",
+        reason="`ConsolidationHorizon`",
+        message=(
+            "`Horizon H begins. Nodes that leave: 12 of 40, 0 marked; the others stay. Price at "
+            "the end: 3.60 EUR an hour, now 6.00 EUR.`"
+        ),
+    ),
+    PassEvent(
+        "horizon ends",
+        events=_horizon_ends,
+        on="status",
+        reason="`ConsolidationHorizon`",
+        message="`Horizon H is over: 11 of 12 nodes have gone`",
     ),
     PassEvent(
         "renewal rests",

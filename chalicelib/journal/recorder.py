@@ -157,7 +157,8 @@ def record_plan(
         carry_over = msgspec.structs.replace(carry_over, published=published)
         if problem:
             trouble.append(f"status: {problem}")
-    facts = pass_events.PassFacts(plan, snapshot, recorder.options, tuple(marks))
+    horizon = state.memory.consolidation.horizon if state is not None else None
+    facts = pass_events.PassFacts(plan, snapshot, recorder.options, tuple(marks), horizon)
     all_events = pass_events.events_of_pass(facts)
     reported, problem = _announced(all_events, recorder, carry_over.told, plan.at)
     if problem:
@@ -271,6 +272,7 @@ def _measured(
     )
     if state is not None:
         gauges |= metric_values.lifecycle_gauges(plan, state)
+        gauges |= metric_values.horizon_gauges(state)
     counts = metric_values.pass_counts(plan)
     values = gauges | counts | _durations(seconds)
     recorder.emit_metrics(plan.cluster, values, plan.at, {"plan": plan.id})

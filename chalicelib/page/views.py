@@ -29,7 +29,7 @@ from chalicelib.reasons.words import counted
 from chalicelib.store.gauge_ring import EVERY, GaugePoint, extremes_of
 from chalicelib.store.journal import JournalEntry
 from chalicelib.views.cluster_view import ClusterStatus, growth_words, pod_views
-from chalicelib.views.consolidation import reasons_by_node
+from chalicelib.views.consolidation import horizon_view, reasons_by_node
 from chalicelib.views.cost_view import (
     GIVEN_BACK,
     PARTS,
@@ -118,6 +118,7 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
         ready = sum(group.ready or 0 for group in groups if group.spot is not None)
         rows.append(Tile("Spot nodes ready", str(ready), note, "warn" if notices else ""))
     rows.append(_waiting_tile(points, row))
+    rows += _horizon_tiles(details.plan)
     if not points or now - points[-1].at >= 12 * EVERY:
         return rows
     last = points[-1]
@@ -138,6 +139,20 @@ def _waiting_tile(points: Sequence[GaugePoint], row: Mapping[str, Any]) -> Tile:
     if row["helped"]:
         note = f"a node is coming for {row['helped']} · {note}"
     return Tile("Waiting pods", str(row["pending"]), note, "warn" if row["without_node"] else "")
+
+
+def _horizon_tiles(plan: Plan) -> list[Tile]:
+    view = horizon_view(plan)
+    if view is None:
+        return []
+    report = view.report
+    notes = [f"{view.staying} {view.would}stay"]
+    if not view.would:
+        notes.append(f"{report.marked} marked")
+    if view.gone:
+        notes.append(f"{view.gone} of {len(report.going)} gone")
+    notes.append(f"at the end {money(report.end, report.currency)} an hour")
+    return [Tile(f"Nodes that {view.would}leave", str(view.leaving), " · ".join(notes))]
 
 
 def _ready_tile(groups: Sequence[GroupRow], row: Mapping[str, Any]) -> Tile:

@@ -13,12 +13,19 @@ import msgspec
 
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import Memory, Replacement, ReplacementState
-from chalicelib.model.plan import ConsolidationReport, Move, NodeVerdict, Plan, PoolCost
+from chalicelib.model.plan import (
+    ConsolidationReport,
+    HorizonReport,
+    Move,
+    NodeVerdict,
+    Plan,
+    PoolCost,
+)
 from chalicelib.model.reason import Reason
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.reasons.words import counted, money, some
-from chalicelib.views.cluster_view import Instant
+from chalicelib.views.cluster_view import Instant, node_names
 
 _NAMES: Mapping[str, str] = MappingProxyType({})
 _MILLION = 1_000_000
@@ -92,6 +99,48 @@ def pool_row(pool: PoolCost) -> tuple[str, ...]:
         disruption = f"{pool.disruption:g}"
         rate = money(pool.rate, pool.currency)
     return pool.pool, price, disruption, rate, str(pool.unpriced or "-")
+
+
+# -- the horizon
+
+
+class HorizonView(msgspec.Struct, frozen=True):
+    """Where consolidation ends. leaving, staying: nodes that are there; gone: those that have left
+    since it was decided. would: "would " where nothing is done, else ""."""
+
+    report: HorizonReport
+    leaving: int
+    staying: int
+    gone: int
+    would: str
+
+    @property
+    def words(self) -> str:
+        """Return it as a sentence."""
+        of = self.leaving + self.staying
+        marked = f", {self.report.marked} marked" if not self.would else ""
+        gone = f", {self.gone} gone already" if self.gone else ""
+        now = money(self.report.price, self.report.currency)
+        return (
+            f"Nodes that {self.would}leave: {self.leaving} of {of}{marked}{gone}; the others "
+            f"{self.would}stay. Price at the end: {self.end} an hour, now {now}."
+        )
+
+    @property
+    def end(self) -> str:
+        """Return the price at the end, per hour."""
+        return money(self.report.end, self.report.currency)
+
+
+def horizon_view(plan: Plan | None) -> HorizonView | None:
+    """Return where consolidation ends, None where that is not decided."""
+    if plan is None or plan.consolidation is None or plan.consolidation.horizon is None:
+        return None
+    horizon = plan.consolidation.horizon
+    leaving = len(set(horizon.going).intersection(node_names(plan)))
+    staying = plan.health.registered - leaving
+    would = "would " if plan.consolidation.mode == ConsolidationMode.SHADOW.value else ""
+    return HorizonView(horizon, leaving, staying, len(horizon.going) - leaving, would)
 
 
 # -- nodes

@@ -15,6 +15,7 @@ from chalicelib.model.cluster_bill import Bill, ClusterBill
 from chalicelib.model.plan import Move, Plan
 from chalicelib.reasons.words import counted, some
 from chalicelib.views.cluster_view import Instant, Money, view_of
+from chalicelib.views.consolidation import horizon_view
 
 BEST_MOVES = 3
 MACHINES_ONLY = "Machines only: without disks, load balancers, traffic and the vendor's fees."
@@ -146,10 +147,18 @@ def _unless_none(by_time: tuple[tuple[str, float], ...]) -> tuple[tuple[str, flo
     return by_time if any(amount for _, amount in by_time) else ()
 
 
+class PlanEndView(msgspec.Struct, frozen=True, rename="camel"):
+    """What the nodes cost when all has gone that consolidation lets go now; words: for people."""
+
+    currency: str
+    per_hour: float
+    words: str
+
+
 class CostView(msgspec.Struct, frozen=True, rename="camel"):
     """What a cluster costs at an instant. unpriced: machines without a price. moves: the
     best of the last decision. unpriced_removals: nodes removed in seven days that are in no
-    savings."""
+    savings. end_of_plan: None where consolidation has no horizon."""
 
     at: Instant
     bills: tuple[BillView, ...]
@@ -160,6 +169,7 @@ class CostView(msgspec.Struct, frozen=True, rename="camel"):
     note: str = MACHINES_ONLY
     unpriced_removals: int = 0
     saved_against: str = SAVED_AGAINST
+    end_of_plan: PlanEndView | None = None
 
     @property
     def unpriced_words(self) -> str:
@@ -177,6 +187,10 @@ class CostView(msgspec.Struct, frozen=True, rename="camel"):
 
 def cost_view(bill: ClusterBill, plan: Plan | None) -> CostView:
     """Return what a cluster costs. plan: the last decision."""
+    view = horizon_view(plan)
+    end = None
+    if view is not None:
+        end = PlanEndView(view.report.currency, view.report.end, view.words)
     return CostView(
         Instant(bill.at),
         tuple(map(_bill, bill.bills)),
@@ -185,6 +199,7 @@ def cost_view(bill: ClusterBill, plan: Plan | None) -> CostView:
         Instant(bill.savings_at),
         best_moves(plan),
         unpriced_removals=bill.unpriced_removals,
+        end_of_plan=end,
     )
 
 

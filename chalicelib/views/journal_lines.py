@@ -20,7 +20,8 @@ from chalicelib.store.journal import UNREADABLE, JournalEntry
 
 
 class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
-    """A decision that differs from the one before. rules: those that request nodes."""
+    """A decision that differs from the one before. rules: those that request nodes. departures:
+    nodes that leave by a horizon that begins."""
 
     nodes: int
     healthy: bool = True
@@ -31,13 +32,16 @@ class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
     unneeded: int = 0
     gaps: int = 0
     restarts: int = 0
+    departures: int = 0
     rules: str = ""
 
     @property
     def changes_nothing(self) -> bool:
-        """Return whether no node is added, removed or repaired: the reasons for that
-        have changed, and no more."""
-        return not (self.scale_ups or self.removals or self.repairs or self.restarts)
+        """Return whether no node is added, removed, repaired or chosen to leave: the reasons for
+        that have changed, and no more."""
+        return not (
+            self.scale_ups or self.removals or self.repairs or self.restarts or self.departures
+        )
 
 
 class OperationLine(
@@ -371,6 +375,7 @@ def _decided(plan: PlanLine) -> str:
             (plan.removals, "removal"),
             (plan.repairs, "repair"),
             (plan.restarts, "restart"),
+            (plan.departures, "later departure"),
         )
         if number
     ]

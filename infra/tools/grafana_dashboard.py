@@ -228,6 +228,10 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 (
                     ("sum by (currency) (outscaler_cost_per_hour{})", "{{currency}}"),
                     (
+                        "sum by (currency) (outscaler_consolidation_end_cost_per_hour{})",
+                        "end of consolidation {{currency}}",
+                    ),
+                    (
                         "sum by (node_group, currency) (outscaler_node_group_cost_per_hour{})",
                         "{{node_group}} {{currency}}",
                     ),
@@ -242,6 +246,13 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 "Moves of consolidation",
                 (("sum by (state) (outscaler_consolidation_moves_count{})", "{{state}}"),),
                 stacked=True,
+            ),
+            GrafanaPanel(
+                "Nodes that leave by consolidation",
+                (
+                    ("sum(outscaler_consolidation_leaving_nodes_count{})", "nodes"),
+                    ("sum(outscaler_pods_on_leaving_nodes_count{})", "pods that came to them"),
+                ),
             ),
             GrafanaPanel(
                 "Replacements and removed nodes per hour",

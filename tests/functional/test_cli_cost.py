@@ -20,7 +20,7 @@ from chalicelib.model.cluster_bill import ClusterBill, SpotCost
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.overview import ClusterOverview, GroupOverview
-from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase
+from chalicelib.model.plan import ConsolidationReport, HorizonReport, Move, MovePurchase
 from chalicelib.plan.cost_breakdown import cluster_bill
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
@@ -167,6 +167,26 @@ def test_spot_has_a_line_of_its_own(store: Store, capsys: Said) -> None:
     }
 
 
+def test_price_at_the_end_of_the_present_plan_has_a_line(store: Store, capsys: Said) -> None:
+    assert answer(capsys, "cost", SHOP)["endOfPlan"] is None
+    horizon = HorizonReport("h1", NOW - 60, 0.4, 0.2, {"w-1": 1}, ("w-1",), 1, "EUR")
+    report = ConsolidationReport("remove", horizon=horizon)
+    plan = msgspec.structs.replace(shop().plan(), at=NOW - 50, cluster=SHOP, consolidation=report)
+    store.journal.append(SHOP, plan_entry(plan))
+    lease = store.leases.acquire(SHOP, "pass", 60)
+    left = carry_over.write(CarryOver(decided=NOW - 50))
+    store.leases.release(
+        lease, passed_at=NOW - 3, carry_over=left, decision=decision(plan), succeeded=True
+    )
+    words = (
+        "Nodes that leave: 1 of 3, 1 marked; the others stay. Price at the end: 0.20 EUR an hour, "
+        "now 0.40 EUR."
+    )
+    assert f"End of the present plan: {words}" in printed(capsys, "cost", SHOP).splitlines()
+    end = {"currency": "EUR", "perHour": 0.2, "words": words}
+    assert answer(capsys, "cost", SHOP)["endOfPlan"] == end
+
+
 def test_cost_of_a_cluster_is_shown_with_savings_and_moves(store: Store, capsys: Said) -> None:
     assert (
         printed(capsys, "cost", SHOP)
@@ -281,6 +301,7 @@ def test_cost_for_programs_has_stable_keys(store: Store, capsys: Said) -> None:
         ],
         "savedAgainst": SAVED_AGAINST,
         "unpricedRemovals": 0,
+        "endOfPlan": None,
         "savingsAt": "2026-11-18T11:06:40Z",
         "note": "Machines only: without disks, load balancers, traffic and the vendor's fees.",
         "savedInDays": {

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from chalicelib.model.memory import ReplacementState
+from chalicelib.model.node import LEAVING_MARKS
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.removal.consolidation.costs import SETTLE_TIME
@@ -59,6 +60,7 @@ def test_docs_consolidation_name_only_codes_that_exist_and_every_one_of_its_own(
     ]
     assert {code.value for code in own} - named == set()
     assert named - {code.value for code in codes} == {
+        "ConsolidationHorizon",
         "NodeReplacement",
         "NodeReplacementFailed",
     }
@@ -76,3 +78,16 @@ def test_docs_consolidation_example_follows_its_own_rule(row: int) -> None:
         float(saves) / (total * float(disruption) / sum_of_disruption), abs=0.005
     )
     assert ("goes" in verdict) is (float(gain) > 0)
+
+
+def test_docs_consolidation_list_every_mark_by_its_level() -> None:
+    assert [row[0].strip("`") for row in rows(PAGE, "Marks")] == list(LEAVING_MARKS)
+
+
+def test_docs_consolidation_scores_by_patience_follow_the_formula_on_the_page() -> None:
+    hours = {"0": 0.0, "1h": 1.0, "2h": 2.0, "3h": 3.0, "6h": 6.0, "12h and more": 12.0}
+    needed = {row[0]: float(row[1]) for row in rows(PAGE, "Patience")}
+    assert needed.keys() == hours.keys()
+    for words, score in needed.items():
+        assert score == pytest.approx(max(0.5 * 2 ** (-hours[words] / 6), 0.125), abs=0.005)
+    assert 0.5 * 2 ** (-(1 + 56 / 60) / 6) < 0.40 < 0.5 * 2 ** (-(1 + 55 / 60) / 6)

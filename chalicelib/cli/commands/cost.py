@@ -282,6 +282,8 @@ def _blocks(
         title="Best moves",
         right=frozenset({1, 2}),
     )
+    if view.end_of_plan is not None:
+        yield f"End of the present plan: {view.end_of_plan.words}"
     yield view.note
 
 

@@ -47,7 +47,9 @@ it then counts as one that stays."""
 TRIES = 3
 """Writes after which a mark that is not there is not expected any more."""
 _ONE_SECOND = 20  # marks of a batch that were tried for certain
-_LEAVES, _KEEPS_ROOM, _LEAVES_SCARCE = 1, 2, 3  # levels of marks
+_LEAVES, _KEEPS_ROOM, _LEAVES_SCARCE = 1, 2, 3
+"""Marks of a node that leaves; where a zone of its pool is scarce, of a node that stays there, so
+that other pods keep its room free, and of all that leave."""
 _HOLDS = frozenset({
     ReasonCode.NOT_QUIET, ReasonCode.DO_NOT_DISRUPT, ReasonCode.BLOCKED_BY_POD,
     ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.NOT_ROBUST, ReasonCode.HEADROOM,
@@ -334,6 +336,7 @@ class HorizonPass:
     def _levels(self, going: Sequence[str], ending: Ending) -> dict[str, int]:
         """Return the marks of the nodes that leave, and of those that stay in scarce zones."""
         leaving = set(going)
+        scarce_pools = {pool for pool, _ in ending.scarce}
         pools = {self._pool_of[name] for name in going}
         levels: dict[str, int] = {}
         others: Counter[str] = Counter()
@@ -341,12 +344,11 @@ class HorizonPass:
             pool = self._pool_of.get(name, "")
             if pool not in pools or name in self._state.leaving:
                 continue
-            is_scarce = (pool, zone_of(node)) in ending.scarce
             if name in leaving:
-                levels[name] = _LEAVES_SCARCE if is_scarce else _LEAVES
+                levels[name] = _LEAVES_SCARCE if pool in scarce_pools else _LEAVES
                 continue
             others[pool] = max(others[pool], len(_foreign_soft_taints(node)))
-            if is_scarce:
+            if (pool, zone_of(node)) in ending.scarce:
                 levels[name] = _KEEPS_ROOM
         most = len(LEAVING_MARKS)
         return {
