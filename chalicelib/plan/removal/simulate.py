@@ -104,7 +104,7 @@ class _MovingPod(NamedTuple):
 
 class RemovalSimulation:
     """The trial of one order of nodes. staying, going: rows of existing nodes, in the order in
-    which pods are placed on them; drains: how many nodes may be drained at once. places: what
+    which pods are placed on them; drains: how many nodes may be drained at once. destinations: what
     places pods instead, in an order of its own."""
 
     def __init__(
@@ -114,10 +114,10 @@ class RemovalSimulation:
         staying: Ints,
         going: Ints,
         drains: int = 1,
-        places: PodDestinations | None = None,
+        destinations: PodDestinations | None = None,
     ) -> None:
         self._simulated, self._pdbs = simulated, pdbs
-        self._places = places or PodDestinations(simulated, staying, going)
+        self._places = destinations or PodDestinations(simulated, staying, going)
         self._start = self._places.checkpoint()
         self._reserve = HeadroomReserve(simulated, drains)
         self._size = _sizes(simulated)

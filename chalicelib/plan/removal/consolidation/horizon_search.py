@@ -198,22 +198,25 @@ class HorizonSearch:
         }
         tried = [at for at in self._order if at not in staying and self._may_gain[at]]
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
-        places = EmptiestFirst(simulated, np.setdiff1d(open_rows, self._rows[tried]))
+        staying_rows = np.setdiff1d(open_rows, self._rows[tried])
+        places = EmptiestFirst(simulated, staying_rows)
         budgets = PodDisruptionBudgets((), self._state.snapshot.classes)
-        trial = RemovalSimulation(simulated, budgets, open_rows, open_rows, places=places)
+        simulation = RemovalSimulation(
+            simulated, budgets, open_rows, open_rows, destinations=places
+        )
         self._used = np.zeros(len(self._limits.room), dtype=np.int64)
         scarce: set[Scarcity] = set()
         going: list[int] = []
         left = tried
         while left:
-            failing = [at for at in left if not self._leaves(trial, at, going, scarce)]
+            failing = [at for at in left if not self._leaves(simulation, at, going, scarce)]
             by_room = sorted(failing, key=lambda at: float(self._prices_of_room[at]))
             staying_now = by_room[: max(1, len(failing) // _ROUNDS)]
             for at in staying_now:
                 places.stay(int(self._rows[at]))
             left = [at for at in failing if at not in staying_now]
-        self._let_surplus_go(trial, fill, going)
-        trial.undo()
+        self._let_surplus_go(simulation, fill, going)
+        simulation.undo()
         names = tuple(self._candidates[at].node.name for at in going)
         return Ending(names, frozenset(scarce), int(self._prices[going].sum()))
 
@@ -225,7 +228,7 @@ class HorizonSearch:
         staying: list[int] = pool_room.by_price[lacks].tolist()
         return staying
 
-    def _let_surplus_go(self, trial: RemovalSimulation, fill: float, going: list[int]) -> None:
+    def _let_surplus_go(self, simulation: RemovalSimulation, fill: float, going: list[int]) -> None:
         """Let nodes go whose room is not needed beside those that stay because others failed, the
         dearest room first."""
         gone = set(going)
@@ -237,12 +240,12 @@ class HorizonSearch:
                 if (
                     self._may_gain[at]
                     and (left >= 0).all()
-                    and self._leaves(trial, at, going, set())
+                    and self._leaves(simulation, at, going, set())
                 ):
                     spare = left
 
     def _leaves(
-        self, trial: RemovalSimulation, at: int, going: list[int], scarce: set[Scarcity]
+        self, simulation: RemovalSimulation, at: int, going: list[int], scarce: set[Scarcity]
     ) -> bool:
         """Try one node beside those that leave already; note it, or the zone that it lacks."""
         no_purchase: Ints = np.zeros(self._limits.buying.shape[1], dtype=np.int64)
@@ -250,7 +253,7 @@ class HorizonSearch:
             return False
         candidate = self._candidates[at]
         # Budgets delay evictions; they do not say where pods find room.
-        result = trial.attempt(msgspec.structs.replace(candidate, limited=(), used={}))
+        result = simulation.attempt(msgspec.structs.replace(candidate, limited=(), used={}))
         if isinstance(result, SimulatedRemoval):
             going.append(at)
             self._used = self._used + self._limits.going[:, at]

@@ -268,9 +268,11 @@ class ConsolidationSearch:
             reasons[candidate.node.name] = refusal or no_place
         return reasons
 
-    def _removals(self, order: Sequence[int], places: PodDestinations | None = None) -> list[int]:
+    def _removals(
+        self, order: Sequence[int], destinations: PodDestinations | None = None
+    ) -> list[int]:
         """Return the candidates that go one after the other into room that exists, within all
-        limits. places: None: the fullest nodes that stay first."""
+        limits. destinations: None: the fullest nodes that stay first."""
         simulated = self.simulated
         candidates = [self.candidates[at] for at in order]
         rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
@@ -279,7 +281,7 @@ class ConsolidationSearch:
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
         staying: Ints = np.setdiff1d(open_rows, going)
         pdbs = self.removal_limits.pdbs
-        trial = RemovalSimulation(simulated, pdbs, staying, going, 1, places)
+        trial = RemovalSimulation(simulated, pdbs, staying, going, 1, destinations)
         none = self.no_purchase()
         gone: list[int] = []
         used: Ints = np.zeros(len(self.limits.room), dtype=np.int64)

@@ -142,33 +142,33 @@ class HorizonPass:
 
     # --- the horizon that stands
 
-    def _standing(self, before: Horizon | None) -> Horizon | None:
+    def _standing(self, horizon: Horizon | None) -> Horizon | None:
         """Return the last horizon without nodes that are gone, must stay or have refused their
         marks, and with what is to be written now."""
-        if before is None:
+        if horizon is None:
             return None
-        refused, missing = self._review(before)
+        refused, missing = self._review(horizon)
         dropped = {name for name, times in refused.items() if times >= TRIES}
         until = self._state.now + STAYS_FOR
-        self._stays_until |= dict.fromkeys(dropped & set(before.going), until)
+        self._stays_until |= dict.fromkeys(dropped & set(horizon.going), until)
         may_leave = self._leavable.keys() - dropped
         going = tuple(
             name
-            for name in before.going
+            for name in horizon.going
             if name in self._nodes and (name in may_leave or name in self._state.leaving)
         )
         left = set(going)
-        was_going = set(before.going)
+        was_going = set(horizon.going)
         levels = {
             name: level
-            for name, level in before.levels.items()
+            for name, level in horizon.levels.items()
             if name in self._nodes and name not in dropped
             if name in left or name not in was_going
         }
         is_stripped = missing >= TRIES
         return self._with_batch(
             msgspec.structs.replace(
-                before,
+                horizon,
                 going=going,
                 levels={} if is_stripped else levels,
                 refused={name: times for name, times in refused.items() if name in levels},
@@ -176,19 +176,19 @@ class HorizonPass:
             )
         )
 
-    def _review(self, before: Horizon) -> tuple[dict[str, int], int]:
+    def _review(self, horizon: Horizon) -> tuple[dict[str, int], int]:
         """Return how often nodes have refused their marks, and after how many passes in a row no
         mark was there. The last pass has written its batch in order, until its time was over."""
-        batch = [name for name in before.batch if name in self._nodes]
-        refused = dict(before.refused)
+        batch = [name for name in horizon.batch if name in self._nodes]
+        refused = dict(horizon.refused)
         if not batch or self._state.memory.watching_since:
-            return refused, before.missing
-        came = [at for at, name in enumerate(batch) if self._has_mark(name, before)]
+            return refused, horizon.missing
+        came = [at for at, name in enumerate(batch) if self._has_mark(name, horizon)]
         tried = batch[: came[-1] + 1] if came else batch[:_ONE_SECOND]
-        if not came and not any(self._has_mark(name, before) for name in before.levels):
-            return refused, before.missing + 1
+        if not came and not any(self._has_mark(name, horizon) for name in horizon.levels):
+            return refused, horizon.missing + 1
         for name in tried:
-            if not self._has_mark(name, before):
+            if not self._has_mark(name, horizon):
                 refused[name] = refused.get(name, 0) + 1
         return refused, 0
 
@@ -323,11 +323,12 @@ class HorizonPass:
 
     def _begun(self, going: Sequence[str], ending: Ending) -> Horizon:
         levels = self._levels(going, ending)
+        consolidation = self._settings
         text = "\n".join([str(self._state.now), *going])
         horizon = Horizon(
             id=hashlib.sha256(text.encode()).hexdigest()[:8],
             since=self._state.now,
-            levels=levels if self._settings.mode is not ConsolidationMode.SHADOW else {},
+            levels=levels if consolidation.mode is not ConsolidationMode.SHADOW else {},
             going=tuple(going),
             end=self._end(going),
         )
@@ -359,21 +360,21 @@ class HorizonPass:
     # --- what is remembered and reported
 
     def node_memory(
-        self, name: str, before: NodeMemory, verdicts: Mapping[str, Reason]
+        self, name: str, memory: NodeMemory, verdicts: Mapping[str, Reason]
     ) -> NodeMemory:
         """Return a node's memory with since when something holds it, and until when it stays."""
         now = self._state.now
-        stays_until = before.stays_until if self._stays(name) else 0.0
+        stays_until = memory.stays_until if self._stays(name) else 0.0
         held_since = 0.0
         reason = verdicts.get(name)
         leaves = self.horizon is not None and name in self.horizon.going
         if leaves and reason is not None and reason.code in _HOLDS:
-            held_since = min(before.held_since or now, now)
+            held_since = min(memory.held_since or now, now)
             is_budget = reason.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
             if now - held_since >= (HELD_BY_BUDGET if is_budget else HELD):
                 stays_until, held_since = now + STAYS_FOR, 0.0
         stays_until = self._stays_until.get(name, stays_until)
-        return msgspec.structs.replace(before, held_since=held_since, stays_until=stays_until)
+        return msgspec.structs.replace(memory, held_since=held_since, stays_until=stays_until)
 
     def notes(self) -> tuple[Reason, ...]:
         """Return what keeps marks from being written."""

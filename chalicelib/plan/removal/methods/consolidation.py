@@ -113,7 +113,7 @@ class _Pass:
         """Search, begin what is confirmed, and report."""
         candidates = self._candidates()
         leavable = [*candidates, *self.delayed]
-        steering = HorizonPass(
+        horizon_pass = HorizonPass(
             self.state,
             self.simulated,
             self.removal_limits,
@@ -121,7 +121,7 @@ class _Pass:
             leavable,
             self.context.over,
         )
-        memory = self._searched(self._steered(steering, candidates))
+        memory = self._searched(self._steered(horizon_pass, candidates))
         direct_moves = [move for move in self.moves if not move.purchases]
         buying_moves = [move for move in self.moves if move.purchases]
         direct_commands = self._removals(direct_moves) if self.acts else ()
@@ -130,49 +130,49 @@ class _Pass:
         commands = (*direct_commands, *advanced.commands)
         own_removals = [removal for command in commands for removal in command.candidates]
         moves_of_the_day = self._moves_of_the_day([*self.removed, *own_removals])
-        leaving = steering.horizon.going if steering.horizon is not None else ()
+        leaving = horizon_pass.horizon.going if horizon_pass.horizon is not None else ()
         proposed_nodes = {move.nodes[0] for move in direct_moves} if self.acts else set()
         proposed_nodes.difference_update(leaving)
         return ConsolidationResult(
             commands=commands,
             report=msgspec.structs.replace(
-                self._report(commands, advanced), horizon=steering.report()
+                self._report(commands, advanced), horizon=horizon_pass.report()
             ),
             replacements=advanced.rows,
             memory=msgspec.structs.replace(
                 memory,
                 moves=moves_of_the_day,
                 prices=self.costs.history,
-                horizon=steering.horizon,
-                searched=steering.searched,
-                horizon_at=steering.searched_at,
+                horizon=horizon_pass.horizon,
+                searched=horizon_pass.searched,
+                horizon_at=horizon_pass.searched_at,
             ),
             nodes={
-                name: steering.node_memory(name, node_memory, self.verdicts)
+                name: horizon_pass.node_memory(name, node_memory, self.verdicts)
                 for name, node_memory in self._node_memory(proposed_nodes).items()
             },
             tainted=softly_tainted(advanced.rows.values()) | proposed_nodes,
-            notes=steering.notes(),
+            notes=horizon_pass.notes(),
         )
 
-    def _steered(self, steering: HorizonPass, candidates: list[Candidate]) -> list[Candidate]:
+    def _steered(self, horizon_pass: HorizonPass, candidates: list[Candidate]) -> list[Candidate]:
         """Let nodes of the horizon go, or decide another one; returns the candidates that are
         searched without marks: all if none stands."""
-        ready = steering.ready(candidates)
-        self.verdicts |= steering.verdicts(candidates)
+        ready = horizon_pass.ready(candidates)
+        self.verdicts |= horizon_pass.verdicts(candidates)
         if ready:
             search = self._search(ready, frozenset(), buys=False)
-            solution = search.steered(steering.steered_rows())
+            solution = search.steered(horizon_pass.steered_rows())
             if solution is not None:
                 self.moves, solution = moves_of(search, solution)
             self.verdicts |= search.shortage_reasons(solution)
-        stuck = bool(ready) and not self.moves and not steering.waits(ready)
+        stuck = bool(ready) and not self.moves and not horizon_pass.waits(ready)
         if not self.moves:
-            steering.decide(stuck=stuck)
-            self.verdicts |= steering.verdicts([] if ready else candidates)
-        if steering.horizon is None:
+            horizon_pass.decide(stuck=stuck)
+            self.verdicts |= horizon_pass.verdicts([] if ready else candidates)
+        if horizon_pass.horizon is None:
             return candidates
-        return [candidate for candidate in candidates if steering.is_unsteered(candidate)]
+        return [candidate for candidate in candidates if horizon_pass.is_unsteered(candidate)]
 
     # --- candidates
 
