@@ -8,8 +8,9 @@ all these nodes. See docs/reference/consolidation.md "Score".
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -19,8 +20,10 @@ import numpy as np
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice
+from chalicelib.plan.removal.consolidation.patience import LEAST, Patience
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.spot_market import recommended, risk_premium
@@ -110,19 +113,25 @@ class Costs:
             is not None
         }
         self.pools = self._totals()
+        self.patience = Patience(state.memory.consolidation, state.now, state.policy.consolidation)
+        # Exactly 1 where nothing has stood for long enough.
+        self._needed_parts = {
+            pool: Fraction(self.patience.needed(pool) / self.patience.strict) for pool in self.pools
+        }
 
-    def disruption_price(self, name: str, *, wanted: bool = False) -> int:
+    def disruption_price(self, name: str, *, wanted: bool = False, waits: bool = False) -> int:
         """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a
-        node that an earlier pass wanted already. A node that its vendor recommends to leave
-        costs half (spot.rebalance)."""
+        node that an earlier pass wanted already. waits: what it will cost when patience asks for no
+        less any more. A node that its vendor recommends to leave costs half (spot.rebalance)."""
         node = self.nodes[name]
         pool = self.pools[node.pool]
         exact = Fraction(pool.price * node.disruption, pool.standard) / self._aggressiveness
+        exact *= Fraction(LEAST) if waits else self._needed_parts[node.pool]
         exact *= CONTINUE if wanted else 1
         exact /= 2 if name in self.recommended else 1
         return -(-exact.numerator // exact.denominator)
 
-    def score(self, saves: int, names: Mapping[str, int] | list[str] | tuple[str, ...]) -> float:
+    def score(self, saves: int, names: Sequence[str]) -> float:
         """Return the score of a move: its share of the pools' price per
         share of their disruption."""
         share = sum(
@@ -144,10 +153,29 @@ class Costs:
             else 0.0
         )
 
-    @property
-    def needed_score(self) -> float:
-        """Return what the score of a new move must exceed."""
-        return float(1 / self._aggressiveness)
+    def pools_of(self, names: Iterable[str]) -> set[str]:
+        """Return the pools of the priced ones of these nodes."""
+        return {self.nodes[name].pool for name in names if name in self.nodes}
+
+    def not_worth(
+        self, saves: int, names: Sequence[str], part: Fraction | int = 1, *, stands: bool = False
+    ) -> Reason:
+        """Return that a move saves too little for its disruption. part: of the score that a new
+        move needs. stands: it is possible, so the reason says when its score is enough."""
+        pools = self.pools_of(names)
+        score = self.score(saves, names)
+        needs = part * max(map(self.patience.needed, pools))
+        params = {
+            "saves": saves / MICRO,
+            "disruption": round(sum(self.nodes[name].disruption for name in names) / MICRO, 6),
+            "score": round(score, 4),
+            "needs": round(float(needs), 4),
+        }
+        instants = [self.patience.enough_at(pool, score) for pool in pools] if stands else []
+        until = max((instant or math.inf for instant in instants), default=math.inf)
+        if self._state.now < until < math.inf:
+            params["until"] = until
+        return Reason.of(ReasonCode.NOT_WORTH_DISRUPTION, **params)
 
     def _price_group(self, name: str, group: NodeGroupState) -> None:
         if group.template is None:
