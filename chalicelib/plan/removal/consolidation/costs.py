@@ -24,6 +24,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice
 from chalicelib.plan.removal.consolidation.patience import LEAST, Patience
+from chalicelib.plan.removal.replacement_rows import UNDER_WAY, current_rows
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.spot_market import recommended, risk_premium
@@ -45,7 +46,8 @@ PriceHistory = tuple[tuple[float, int], ...]
 class PoolTotals(msgspec.Struct, frozen=True):
     """One pool: the price and the disruption (in millionths) of its priced nodes, the number of the
     others. standard: the disruption if each pod cost 1, by which the price is shared: no tenant
-    changes by the costs of its pods what other nodes are worth."""
+    changes by the costs of its pods what other nodes are worth. What a replacement under way has
+    bought does not count: beside the old nodes it would make the same move worth less."""
 
     price: int
     disruption: int
@@ -125,7 +127,8 @@ class Costs:
         less any more. A node that its vendor recommends to leave costs half (spot.rebalance)."""
         node = self.nodes[name]
         pool = self.pools[node.pool]
-        exact = Fraction(pool.price * node.disruption, pool.standard) / self._aggressiveness
+        exact = Fraction(pool.price * node.disruption, max(1, pool.standard))
+        exact /= self._aggressiveness
         exact *= Fraction(LEAST) if waits else self._needed_parts[node.pool]
         exact *= CONTINUE if wanted else 1
         exact /= 2 if name in self.recommended else 1
@@ -137,7 +140,8 @@ class Costs:
         share = sum(
             (
                 Fraction(
-                    self.pools[node.pool].price * node.disruption, self.pools[node.pool].standard
+                    self.pools[node.pool].price * node.disruption,
+                    max(1, self.pools[node.pool].standard),
                 )
             )
             for node in map(self.nodes.__getitem__, names)
@@ -271,10 +275,13 @@ class Costs:
         for name in self.unpriced:
             pool = pool_id(self._state.groups[self._state.group_of[name]].group)
             missing[pool] = missing.get(pool, 0) + 1
-        for node in self.nodes.values():
-            price[node.pool] = price.get(node.pool, 0) + node.price
-            disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption
-            standard[node.pool] = standard.get(node.pool, 0) + node.standard
+        rows = current_rows(self._state).values()
+        new = {name for row in rows if row.state in UNDER_WAY for name in row.new_nodes}
+        for name, node in self.nodes.items():
+            part = int(name not in new)
+            price[node.pool] = price.get(node.pool, 0) + node.price * part
+            disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption * part
+            standard[node.pool] = standard.get(node.pool, 0) + node.standard * part
         return {
             pool: PoolTotals(
                 price.get(pool, 0),
