@@ -1,9 +1,10 @@
 """What nodes cost and what their disruption costs.
 
-The disruption D of a node is 1 plus the eviction cost of each of its pods: 1 + deletion cost / 2^27
-+ priority / 2^25, between 0 and 10. A pool's rate is what one unit of disruption must bring
-per hour: the price of all its priced nodes, divided by the aggressiveness and by the disruption of
-all these nodes. See docs/reference/consolidation.md "Score".
+The disruption D of a node is 1 plus the eviction cost of each of its pods, between 0 and 10: 1 +
+deletion cost / 2^27, as a multiple of the mean of its namespace, + priority / 2^25. A pool's rate
+is what one unit of disruption must bring per hour: the price of all its priced nodes, divided by
+the aggressiveness and by the disruption of all these nodes. See docs/reference/consolidation.md
+"Score".
 """
 
 from __future__ import annotations
@@ -81,13 +82,21 @@ class PurchasePrice(msgspec.Struct, frozen=True):
     risk: int = 0
 
 
-def eviction_cost(pod_class: PodClass) -> int:
-    """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no
+def _deletion_cost(pod_class: PodClass) -> int:
+    """Return 1 + deletion cost / 2^27, between 0 and 10, in millionths. A deletion cost that is no
     32-bit integer counts as none."""
     text = pod_class.deletion_cost
     deletion = int(text) if _INTEGER.fullmatch(text) else 0
     deletion = deletion if -(2**31) <= deletion < 2**31 else 0
-    cost = MICRO + deletion * MICRO // 2**27 + (pod_class.priority or 0) * MICRO // 2**25
+    return max(_LOWEST, min(MICRO + deletion * MICRO // 2**27, _HIGHEST))
+
+
+def eviction_cost(pod_class: PodClass, mean: int = MICRO) -> int:
+    """Return the eviction cost of one pod of a class in millionths. mean: of the deletion costs of
+    the pods in its namespace. They count beside each other only, so a tenant's pods cost as much
+    together as pods without any."""
+    own = _deletion_cost(pod_class) * MICRO // mean if mean else MICRO
+    cost = own + (pod_class.priority or 0) * MICRO // 2**25
     return max(_LOWEST, min(cost, _HIGHEST))
 
 
@@ -245,25 +254,30 @@ class Costs:
         same if each pod cost 1."""
         state, occupancy = self._state, self._state.occupancy
         classes = state.snapshot.classes
-        costs = [
-            0
-            if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options)
-            else eviction_cost(cls)
-            for cls in classes
-        ]
         standard = [
             0 if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options) else MICRO
             for cls in classes
         ]
         counted = (occupancy.where >= 0) & ~occupancy.dying
+        pods = np.bincount(occupancy.cls[counted], minlength=len(classes)).tolist()
+        sums: dict[str, tuple[int, int]] = {}  # namespace -> pods, their deletion costs
+        for cls, count, unit in zip(classes, pods, standard, strict=False):
+            number, cost = sums.get(cls.namespace, (0, 0))
+            number += count * unit // MICRO
+            sums[cls.namespace] = number, cost + _deletion_cost(cls) * count * unit // MICRO
+        means = {name: cost // max(1, number) for name, (number, cost) in sums.items()}
+        costs = [
+            unit and eviction_cost(cls, means[cls.namespace])
+            for cls, unit in zip(classes, standard, strict=True)
+        ]
 
         def summed(cost_of: list[int]) -> Ints:
             weights = np.array([*cost_of, 0], dtype=np.float64)[occupancy.cls[counted]]
             sums = np.bincount(
                 occupancy.where[counted], weights=weights, minlength=len(state.snapshot.nodes)
             )
-            whole: Ints = MICRO + np.round(sums).astype(np.int64)
-            return whole
+            disruption: Ints = MICRO + np.round(sums).astype(np.int64)
+            return disruption
 
         return summed(costs), summed(standard)
 
