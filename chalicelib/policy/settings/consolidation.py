@@ -43,6 +43,15 @@ class Steering(StrEnum):
 
 _PERCENT = percent(0, 100)
 _EFFORT = choice(("low", "normal", "high"), kind="low, normal or high")
+_STEERING = msgspec.structs.replace(
+    member(Steering), form=lambda: {"enum": [True, False, *Steering]}
+)
+_PATIENT = ("true", "false", "off")
+_PATIENCE = msgspec.structs.replace(
+    choice(_PATIENT, lambda word: word == "true", "true, false or off"),
+    form=lambda: {"enum": [True, False, *_PATIENT]},
+    show=bool,
+)
 
 
 def _read_savings(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
@@ -95,12 +104,14 @@ class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     ] = 60.0
     steering: Annotated[
         Steering,
-        member(Steering),
+        _STEERING,
         "Which nodes stay is decided once; soft taints keep evicted pods off the others. false: no "
         "marks. always: also in pools with soft taints of others.",
     ] = Steering.ON
     patience: Annotated[
-        bool, BOOLEAN, "A saving that has stood for hours needs a lower score, down to a quarter."
+        bool,
+        _PATIENCE,
+        "A saving that has stood for hours needs a lower score, down to a quarter.",
     ] = True
     max_surge: Annotated[
         NodeLimit,

@@ -4,6 +4,7 @@ that is worth (fixture F).
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from types import FrameType
@@ -18,7 +19,7 @@ from chalicelib.model.storage import Claim, PersistentVolume, Storage
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 from chalicelib.policy.settings.node_limit import NodeLimit
-from tests.builders import ZONE, even, having, near, node
+from tests.builders import NOW, ZONE, even, having, near, node
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
     TYPES,
@@ -69,6 +70,7 @@ def test_cons_03_cheaper_node_is_bought_for_the_pods_of_a_half_empty_one() -> No
         "disruption": 9.0,
         "score": 0.3333,
         "needs": 0.5,
+        "until": pytest.approx(NOW + 6 * 3600.0 * math.log2(0.5 / (0.1 / 0.3))),
     }
 
 

@@ -105,6 +105,9 @@ def test_schema_accepts_all_documents_that_validate_accepts() -> None:
                 "aggressiveness": "2.5",
             }
         },
+        {"consolidation": {"steering": True, "patience": True}},
+        {"consolidation": {"steering": "false", "patience": "false"}},
+        {"consolidation": {"steering": "always", "patience": "off"}},
         {"consolidation": None, "prices": {"cpu": 1, "currency": "EUR", "asOf": "2026-07-01"}},
         {"disruptionBudgets": [{"name": "a", "nodes": 3, "reasons": "unneeded"}]},
         {

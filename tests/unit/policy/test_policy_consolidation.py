@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_policy import Policy
-from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Steering
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.node_limit import NodeLimit
 from chalicelib.policy.settings.node_prices import NodePrices
@@ -102,6 +102,15 @@ def test_policy_without_the_sections_consolidates_nothing_and_is_stored_as_befor
         (
             "maxSurge: 25 %, minSavings: 0",
             Consolidation(max_surge=NodeLimit(share=0.25), min_savings=0.0),
+        ),
+        ("steering: true, patience: true", Consolidation()),
+        (
+            "steering: false, patience: false",
+            Consolidation(steering=Steering.OFF, patience=False),
+        ),
+        (
+            "steering: always, patience: off",
+            Consolidation(steering=Steering.ALWAYS, patience=False),
         ),
     ],
 )
@@ -270,6 +279,8 @@ CONSOLIDATION: list[Case] = [
         "is not true or false",
         "true or false",
     ),
+    (consolidation("steering: off"), key("steering"), "'off' is unknown", "false, true or always"),
+    (consolidation("patience: 6h"), key("patience"), "'6h' is unknown", "true, false or off"),
     (consolidation("effort: max"), key("effort"), "'max' is unknown", "low, normal or high"),
     (
         consolidation("minNodeAges: 5m"),

@@ -15,7 +15,7 @@ from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
-from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Steering
 from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
 from chalicelib.policy.settings.event_webhook import Webhook
 from chalicelib.policy.settings.group_policy import GroupPolicy
@@ -166,6 +166,8 @@ consolidations = st.tuples(
     st.builds(
         Consolidation,
         mode=st.sampled_from(ConsolidationMode),
+        steering=st.sampled_from(Steering),
+        patience=st.booleans(),
         groups=st.lists(words, max_size=2, unique=True).map(tuple),
         aggressiveness=st.integers(100, 1000).map(lambda number: number / 100),
         min_savings=st.integers(0, 99).map(lambda percentage: percentage / 100),

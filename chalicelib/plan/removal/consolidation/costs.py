@@ -1,15 +1,17 @@
 """What nodes cost and what their disruption costs.
 
-The disruption D of a node is 1 plus the eviction cost of each of its pods: 1 + deletion cost / 2^27
-+ priority / 2^25, between 0 and 10. A pool's rate is what one unit of disruption must bring
-per hour: the price of all its priced nodes, divided by the aggressiveness and by the disruption of
-all these nodes. See docs/reference/consolidation.md "Score".
+The disruption D of a node is 1 plus the eviction cost of each of its pods, between 0 and 10: 1 +
+deletion cost / 2^27, as a multiple of the mean of its namespace, + priority / 2^25. A pool's rate
+is what one unit of disruption must bring per hour: the price of all its priced nodes, divided by
+the aggressiveness and by the disruption of all these nodes. See docs/reference/consolidation.md
+"Score".
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -19,8 +21,11 @@ import numpy as np
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice
+from chalicelib.plan.removal.consolidation.patience import LEAST, Patience
+from chalicelib.plan.removal.replacement_rows import UNDER_WAY, current_rows
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.spot_market import recommended, risk_premium
@@ -42,7 +47,8 @@ PriceHistory = tuple[tuple[float, int], ...]
 class PoolTotals(msgspec.Struct, frozen=True):
     """One pool: the price and the disruption (in millionths) of its priced nodes, the number of the
     others. standard: the disruption if each pod cost 1, by which the price is shared: no tenant
-    changes by the costs of its pods what other nodes are worth."""
+    changes by the costs of its pods what other nodes are worth. What a replacement under way has
+    bought does not count: beside the old nodes it would make the same move worth less."""
 
     price: int
     disruption: int
@@ -76,13 +82,21 @@ class PurchasePrice(msgspec.Struct, frozen=True):
     risk: int = 0
 
 
-def eviction_cost(pod_class: PodClass) -> int:
-    """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no
+def _deletion_cost(pod_class: PodClass) -> int:
+    """Return 1 + deletion cost / 2^27, between 0 and 10, in millionths. A deletion cost that is no
     32-bit integer counts as none."""
     text = pod_class.deletion_cost
     deletion = int(text) if _INTEGER.fullmatch(text) else 0
     deletion = deletion if -(2**31) <= deletion < 2**31 else 0
-    cost = MICRO + deletion * MICRO // 2**27 + (pod_class.priority or 0) * MICRO // 2**25
+    return max(_LOWEST, min(MICRO + deletion * MICRO // 2**27, _HIGHEST))
+
+
+def eviction_cost(pod_class: PodClass, mean: int = MICRO) -> int:
+    """Return the eviction cost of one pod of a class in millionths. mean: of the deletion costs of
+    the pods in its namespace. They count beside each other only, so a tenant's pods cost as much
+    together as pods without any."""
+    own = _deletion_cost(pod_class) * MICRO // mean if mean else MICRO
+    cost = own + (pod_class.priority or 0) * MICRO // 2**25
     return max(_LOWEST, min(cost, _HIGHEST))
 
 
@@ -110,25 +124,33 @@ class Costs:
             is not None
         }
         self.pools = self._totals()
+        self.patience = Patience(state.memory.consolidation, state.now, state.policy.consolidation)
+        # Exactly 1 where nothing has stood for long enough.
+        self._needed_parts = {
+            pool: Fraction(self.patience.needed(pool) / self.patience.strict) for pool in self.pools
+        }
 
-    def disruption_price(self, name: str, *, wanted: bool = False) -> int:
+    def disruption_price(self, name: str, *, wanted: bool = False, waits: bool = False) -> int:
         """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a
-        node that an earlier pass wanted already. A node that its vendor recommends to leave
-        costs half (spot.rebalance)."""
+        node that an earlier pass wanted already. waits: what it will cost when patience asks for no
+        less any more. A node that its vendor recommends to leave costs half (spot.rebalance)."""
         node = self.nodes[name]
         pool = self.pools[node.pool]
-        exact = Fraction(pool.price * node.disruption, pool.standard) / self._aggressiveness
+        exact = Fraction(pool.price * node.disruption, max(1, pool.standard))
+        exact /= self._aggressiveness
+        exact *= Fraction(LEAST) if waits else self._needed_parts[node.pool]
         exact *= CONTINUE if wanted else 1
         exact /= 2 if name in self.recommended else 1
         return -(-exact.numerator // exact.denominator)
 
-    def score(self, saves: int, names: Mapping[str, int] | list[str] | tuple[str, ...]) -> float:
+    def score(self, saves: int, names: Sequence[str]) -> float:
         """Return the score of a move: its share of the pools' price per
         share of their disruption."""
         share = sum(
             (
                 Fraction(
-                    self.pools[node.pool].price * node.disruption, self.pools[node.pool].standard
+                    self.pools[node.pool].price * node.disruption,
+                    max(1, self.pools[node.pool].standard),
                 )
             )
             for node in map(self.nodes.__getitem__, names)
@@ -144,10 +166,29 @@ class Costs:
             else 0.0
         )
 
-    @property
-    def needed_score(self) -> float:
-        """Return what the score of a new move must exceed."""
-        return float(1 / self._aggressiveness)
+    def pools_of(self, names: Iterable[str]) -> set[str]:
+        """Return the pools of the priced ones of these nodes."""
+        return {self.nodes[name].pool for name in names if name in self.nodes}
+
+    def not_worth(
+        self, saves: int, names: Sequence[str], part: Fraction | int = 1, *, stands: bool = False
+    ) -> Reason:
+        """Return that a move saves too little for its disruption. part: of the score that a new
+        move needs. stands: it is possible, so the reason says when its score is enough."""
+        pools = self.pools_of(names)
+        score = self.score(saves, names)
+        needs = part * max(map(self.patience.needed, pools))
+        params = {
+            "saves": saves / MICRO,
+            "disruption": round(sum(self.nodes[name].disruption for name in names) / MICRO, 6),
+            "score": round(score, 4),
+            "needs": round(float(needs), 4),
+        }
+        instants = [self.patience.enough_at(pool, score) for pool in pools] if stands else []
+        until = max((instant or math.inf for instant in instants), default=math.inf)
+        if self._state.now < until < math.inf:
+            params["until"] = until
+        return Reason.of(ReasonCode.NOT_WORTH_DISRUPTION, **params)
 
     def _price_group(self, name: str, group: NodeGroupState) -> None:
         if group.template is None:
@@ -213,25 +254,30 @@ class Costs:
         same if each pod cost 1."""
         state, occupancy = self._state, self._state.occupancy
         classes = state.snapshot.classes
-        costs = [
-            0
-            if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options)
-            else eviction_cost(cls)
-            for cls in classes
-        ]
         standard = [
             0 if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options) else MICRO
             for cls in classes
         ]
         counted = (occupancy.where >= 0) & ~occupancy.dying
+        pods = np.bincount(occupancy.cls[counted], minlength=len(classes)).tolist()
+        sums: dict[str, tuple[int, int]] = {}  # namespace -> pods, their deletion costs
+        for cls, count, unit in zip(classes, pods, standard, strict=False):
+            number, cost = sums.get(cls.namespace, (0, 0))
+            number += count * unit // MICRO
+            sums[cls.namespace] = number, cost + _deletion_cost(cls) * count * unit // MICRO
+        means = {name: cost // max(1, number) for name, (number, cost) in sums.items()}
+        costs = [
+            unit and eviction_cost(cls, means[cls.namespace])
+            for cls, unit in zip(classes, standard, strict=True)
+        ]
 
         def summed(cost_of: list[int]) -> Ints:
             weights = np.array([*cost_of, 0], dtype=np.float64)[occupancy.cls[counted]]
             sums = np.bincount(
                 occupancy.where[counted], weights=weights, minlength=len(state.snapshot.nodes)
             )
-            whole: Ints = MICRO + np.round(sums).astype(np.int64)
-            return whole
+            disruption: Ints = MICRO + np.round(sums).astype(np.int64)
+            return disruption
 
         return summed(costs), summed(standard)
 
@@ -243,10 +289,13 @@ class Costs:
         for name in self.unpriced:
             pool = pool_id(self._state.groups[self._state.group_of[name]].group)
             missing[pool] = missing.get(pool, 0) + 1
-        for node in self.nodes.values():
-            price[node.pool] = price.get(node.pool, 0) + node.price
-            disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption
-            standard[node.pool] = standard.get(node.pool, 0) + node.standard
+        rows = current_rows(self._state).values()
+        new = {name for row in rows if row.state in UNDER_WAY for name in row.new_nodes}
+        for name, node in self.nodes.items():
+            part = int(name not in new)
+            price[node.pool] = price.get(node.pool, 0) + node.price * part
+            disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption * part
+            standard[node.pool] = standard.get(node.pool, 0) + node.standard * part
         return {
             pool: PoolTotals(
                 price.get(pool, 0),

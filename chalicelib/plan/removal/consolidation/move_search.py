@@ -19,7 +19,6 @@ import numpy as np
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.packing.problem import PackingProblem
 from chalicelib.plan.packing.scheduler_orders import EMPTIEST, ORDERS
-from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.candidates import Candidate
 from chalicelib.plan.removal.consolidation.costs import CONTINUE, Costs
 from chalicelib.plan.removal.consolidation.emptiest_first import EmptiestFirst
@@ -63,7 +62,8 @@ class Solution(msgspec.Struct, frozen=True):
 
 class ConsolidationSearch:
     """The search among these candidates, sorted by name. wanted: names of nodes that earlier passes
-    wanted; they need less of a score."""
+    wanted; they need less of a score. waits: the search is for moves that time will make worth
+    it."""
 
     def __init__(
         self,
@@ -76,6 +76,8 @@ class ConsolidationSearch:
         limits: Limits,
         wanted: frozenset[str],
         over: Callable[[], bool],
+        *,
+        waits: bool = False,
     ) -> None:
         self.state = state
         self.simulated = simulated
@@ -88,7 +90,9 @@ class ConsolidationSearch:
         self.settings: Consolidation = state.policy.consolidation
         names = [candidate.node.name for candidate in candidates]
         node_costs = [costs.nodes[name] for name in names]
-        disruption_prices = [costs.disruption_price(name, wanted=name in wanted) for name in names]
+        disruption_prices = [
+            costs.disruption_price(name, wanted=name in wanted, waits=waits) for name in names
+        ]
         self.price = integers([cost.price for cost in node_costs])
         self.disruption = integers([cost.disruption for cost in node_costs])
         self.disruption_price = integers(disruption_prices)
@@ -259,12 +263,9 @@ class ConsolidationSearch:
             if at in gone:
                 continue
             refusal = self.limits.refusal(used, at, self.no_purchase())
+            pod = candidate.pods[0].key if candidate.pods else ""
             what = "no node that stays takes its pods"
-            no_place = (
-                Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=candidate.pods[0].key, what=what)
-                if candidate.pods
-                else Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=int(self.price[at]) / MICRO)
-            )
+            no_place = Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pod, what=what)
             reasons[candidate.node.name] = refusal or no_place
         return reasons
 
@@ -579,21 +580,13 @@ class ConsolidationSearch:
         gain = int(self.saves[gone].sum()) - paid
         disruption = int(self.disruption[gone].sum())
         names = [candidate.node.name for candidate in self.candidates]
-        score = self.costs.score(saves, names)
         if paid and self._is_too_small(price, paid):
             share = round(saves / price, 6)
             return Reason.of(
                 ReasonCode.SAVINGS_TOO_SMALL, saves=share, needs=self.settings.min_savings
             )
         if gain < 0:
-            needed_score = float(CONTINUE) * self.costs.needed_score
-            return Reason.of(
-                ReasonCode.NOT_WORTH_DISRUPTION,
-                saves=saves / MICRO,
-                disruption=disruption / MICRO,
-                score=round(score, 4),
-                needs=round(needed_score, 4),
-            )
+            return self.costs.not_worth(saves, names, CONTINUE)
         return Solution(tuple(gone), tuple(bought.tolist()), gain, disruption, result)
 
     def _why_unoffered(self, group: str) -> Reason:

@@ -22,6 +22,12 @@ MOST_JOINED = 8
 other only in some orders."""
 
 
+def best_moves(search: ConsolidationSearch) -> tuple[list[JudgedMove], Solution | None]:
+    """Return the moves with the greatest gain, and the set that they make up, None without any."""
+    solution = search.best(lambda proposed: moves_of(search, proposed)[1])
+    return ([], None) if solution is None else moves_of(search, solution)
+
+
 def moves_of(
     search: ConsolidationSearch, solution: Solution
 ) -> tuple[list[JudgedMove], Solution | None]:

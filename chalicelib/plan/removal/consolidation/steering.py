@@ -316,7 +316,7 @@ class HorizonPass:
         worth: set[str] = set()
         for pool, names in members.items():
             saves = sum(self._costs.nodes[name].price for name in names)
-            needed = self._costs.needed_score * float(CONTINUE if pool in begun else 1)
+            needed = self._costs.patience.needed(pool) * float(CONTINUE if pool in begun else 1)
             if self._costs.score(saves, names) > needed:
                 worth.update(names)
         return tuple(name for name in ending.going if name in worth)

@@ -58,7 +58,7 @@ class Explanation:
     def _reason(self, at: int, *, tried: bool) -> Reason:
         search = self._search
         if search.saves[at] <= 0:
-            return self._not_worth([at], self._none)
+            return self._not_worth([at], self._none, stands=False)
         shortage = search.shortages.get(at)
         if shortage is not None and shortage.headroom:
             return Reason.of(ReasonCode.HEADROOM, headroom=shortage.headroom)
@@ -275,7 +275,7 @@ class Explanation:
         lowest_price = int(search.cost[holding].min()) / MICRO
         return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price, best=lowest_price)
 
-    def _not_worth(self, gone: Sequence[int], bought: Ints) -> Reason:
+    def _not_worth(self, gone: Sequence[int], bought: Ints, *, stands: bool = True) -> Reason:
         search = self._search
         price = int(search.price[list(gone)].sum())
         names = [search.candidates[at].node.name for at in gone]
@@ -285,14 +285,7 @@ class Explanation:
         if saves <= 0:
             best = (price - saves) / MICRO
             return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price / MICRO, best=best)
-        disruption = int(search.disruption[list(gone)].sum())
-        return Reason.of(
-            ReasonCode.NOT_WORTH_DISRUPTION,
-            saves=saves / MICRO,
-            disruption=round(disruption / MICRO, 6),
-            score=round(search.costs.score(saves, names), 4),
-            needs=round(search.costs.needed_score, 4),
-        )
+        return search.costs.not_worth(saves, names, stands=stands)
 
     def _savings_too_small(self, at: int, bought: Ints) -> Reason:
         search = self._search

@@ -12,7 +12,9 @@ pass. See docs/reference/consolidation.md.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -38,7 +40,12 @@ from chalicelib.plan.removal.consolidation.move_limits import Limits, OwnerMoves
 from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearch
 from chalicelib.plan.removal.consolidation.moves import JudgedMove
 from chalicelib.plan.removal.consolidation.purchases import Market
-from chalicelib.plan.removal.consolidation.splitting import destinations_of, judged_move, moves_of
+from chalicelib.plan.removal.consolidation.splitting import (
+    best_moves,
+    destinations_of,
+    judged_move,
+    moves_of,
+)
 from chalicelib.plan.removal.consolidation.steering import HorizonPass, only_delays
 from chalicelib.plan.removal.consolidation.verdicts import Explanation
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
@@ -287,34 +294,79 @@ class _Pass:
     def _searched(self, candidates: Sequence[Candidate]) -> ConsolidationMemory:
         """Search, unless the same search has just found nothing; returns the next memory."""
         before = self.state.memory.consolidation
-        without_search = msgspec.structs.replace(before, digest="", searched_at=0.0, reasons={})
         if not candidates:
-            return without_search
+            return _without_search(before)
         search = self._search(candidates, self._wanted(), buys=True)
         digest = self._digest(candidates, search.limits)
         is_recent = 0 <= self.state.now - before.searched_at < REPEAT_AFTER
-        if is_recent and before.digest == digest:
+        is_waiting = all(
+            float(reason.params.get("until", math.inf)) > self.state.now
+            for reason in before.reasons.values()
+        )
+        if is_recent and is_waiting and before.digest == digest:
             names = before.reasons.keys() & {candidate.node.name for candidate in candidates}
             self.verdicts |= {name: before.reasons[name] for name in names}
             return before
-        solution = search.best(lambda proposed: moves_of(search, proposed)[1])
-        if solution is not None:
-            moves, solution = moves_of(search, solution)
-            # RemovalLimits that do not suffice for all moves go to those that save
-            # most for their disruption.
-            self.moves = sorted(moves, key=lambda move: (-move.saves / move.disruption, move.nodes))
+        moves, solution = best_moves(search)
+        # RemovalLimits that do not suffice for all moves go to those that save
+        # most for their disruption.
+        self.moves = sorted(moves, key=lambda move: (-move.saves / move.disruption, move.nodes))
         self.gap = search.gap
         reasons = Explanation(search, solution).reasons()
+        waiting, memory = self._waiting(candidates)
+        reasons |= waiting if not moves else {}
         self.verdicts |= reasons
         if self.moves or self.context.over():  # a search that was cut off has not found nothing
-            return without_search
+            return _without_search(memory)
         first_reasons = dict(sorted(reasons.items())[:MOST_REASONS])
         return msgspec.structs.replace(
-            before, digest=digest, searched_at=self.state.now, reasons=first_reasons
+            memory, digest=digest, searched_at=self.state.now, reasons=first_reasons
         )
 
+    def _waiting(
+        self, candidates: Sequence[Candidate]
+    ) -> tuple[dict[str, Reason], ConsolidationMemory]:
+        """Return node -> until when its move waits because nothing but time is missing, and the
+        memory with the scores of such moves. candidates: among which `moves` were chosen."""
+        before, costs = self.state.memory.consolidation, self.costs
+        going = {name for move in self.moves for name in move.nodes}
+        others = [candidate for candidate in candidates if candidate.node.name not in going]
+        is_recent = 0 <= self.state.now - before.scored_at < REPEAT_AFTER
+        if is_recent or not self.settings.patience:
+            return {}, before
+        waiting, _ = best_moves(self._search(others, frozenset(), buys=True, waits=True))
+        if self.context.over():
+            return {}, before
+        reasons: dict[str, Reason] = {}
+        # The saving of what is under way still stands, although it is no candidate any more.
+        rows = self.reservation.rows.values()
+        scores = {
+            (*row.nodes, *row.new_nodes): row.score
+            for row in rows
+            if row.state is not ReplacementState.FAILED
+        }
+        for move in (*self.moves, *waiting):
+            saved = move.saves - move.once
+            scores[move.nodes] = costs.score(saved, move.nodes)
+            reason = costs.not_worth(saved, move.nodes, stands=True)
+            reasons |= dict.fromkeys(move.nodes, reason) if "until" in reason.params else {}
+        looked_at = costs.pools_of(candidate.node.name for candidate in candidates)
+        moving = costs.pools_of([*self.state.leaving, *chain.from_iterable(scores)])
+        best = dict.fromkeys(looked_at - moving, 0.0)
+        for names, score in scores.items():
+            # A move that needs no patience says nothing about those that do.
+            if score <= costs.patience.strict:
+                best |= {pool: max(score, best.get(pool, 0.0)) for pool in costs.pools_of(names)}
+        standing, scored_at = costs.patience.next_scores(best)
+        return reasons, msgspec.structs.replace(before, scores=standing, scored_at=scored_at)
+
     def _search(
-        self, candidates: Sequence[Candidate], wanted: frozenset[str], *, buys: bool
+        self,
+        candidates: Sequence[Candidate],
+        wanted: frozenset[str],
+        *,
+        buys: bool,
+        waits: bool = False,
     ) -> ConsolidationSearch:
         """Return a search among these candidates. buys: whether it may buy at all."""
         mode_buys = self.state.policy.consolidation.mode in {
@@ -335,6 +387,7 @@ class _Pass:
             limits,
             wanted,
             self.context.over,
+            waits=waits,
         )
 
     def _wanted(self) -> frozenset[str]:
@@ -535,6 +588,10 @@ class _Pass:
             )
             for name, total in self.costs.pools.items()
         )
+
+
+def _without_search(memory: ConsolidationMemory) -> ConsolidationMemory:
+    return msgspec.structs.replace(memory, digest="", searched_at=0.0, reasons={})
 
 
 def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move:
