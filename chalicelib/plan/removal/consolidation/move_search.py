@@ -241,18 +241,13 @@ class ConsolidationSearch:
     def steered(self, leaving: Collection[int]) -> Solution | None:
         """Return the candidates that go into room on nodes that stay, in the emptiest of them
         first; None if none can. leaving: rows of all nodes that leave. That the pods find room in
-        other orders, too, is checked on all nodes: what fails costs the set a quarter."""
+        other orders, too, is checked on all nodes."""
         simulated = self.simulated
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
         staying = np.setdiff1d(open_rows, integers(list(leaving)))
         gone = self._removals(self.worth_trying(), EmptiestFirst(simulated, staying))
         self.trial.orders = EMPTIEST
-        while gone:
-            solution = self.verified(gone, self.no_purchase())
-            if solution is not None and len(solution.gone) == len(gone):
-                return solution
-            gone = gone[: len(gone) * 3 // 4]
-        return None
+        return self.verified(gone, self.no_purchase())
 
     def shortage_reasons(self, solution: Solution | None) -> dict[str, Reason]:
         """Return why each candidate stays that is not in this set."""
