@@ -4,7 +4,7 @@
     dearest for its disruption first ► where a node fails, one with the best room stays, too, and
     the rest is tried again
 
-A node that fails because its pods must be spread over zones makes the zone of its pool scarce. See
+A zone that keeps little room, while pods must be spread over zones, is scarce. See
 docs/reference/consolidation.md "Horizon".
 """
 
@@ -33,9 +33,11 @@ from chalicelib.plan.state.csi_topology import ZONE_LABELS
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.tables import Floats, Ints, integers
 
+CERTAIN = 0.9
+"""Part of the requests for which the cheapest room stays in any case. Which nodes hold the rest
+follows from the nodes whose pods find no place."""
 EVEN = 0.8
-FILLS = (1.0, 0.97)
-"""How full the nodes that stay may be at the end; the cheapest end of these trials counts."""
+"""A zone is scarce that keeps less than this part of its even share of a pool's room."""
 SURGE, MOST_SURGE = 0.25, 0.05
 """Part of a Deployment's pods that a rollout starts beside the old ones, and the most room of a
 pool that is left for it."""
@@ -55,12 +57,10 @@ class _PoolRoom(NamedTuple):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """An end. going: the nodes that leave, in the order in which they were tried; price: what they
-    cost, in millionths an hour."""
+    """An end. going: the nodes that leave, in the order in which they were tried."""
 
     going: tuple[str, ...]
     scarce: frozenset[Scarcity]
-    price: int
 
 
 def zone_of(node: Node) -> str:
@@ -104,37 +104,6 @@ class HorizonSearch:
         self._prices_of_room: Floats = np.zeros(len(candidates))
         self._used: Ints = np.zeros(len(limits.room), dtype=np.int64)
         self._pool_rooms = {pool: self._pool_room(pool) for pool in sorted({*self._pools})}
-
-    def best(self) -> Ending | None:
-        """Return the cheapest end, None where no node may leave."""
-        endings = [self._ending(fill) for fill in FILLS if not self._over()]
-        best = max(endings, key=lambda ending: ending.price, default=None)
-        if best is None:
-            return None
-        scarce = frozenset[Scarcity]().union(*(ending.scarce for ending in endings))
-        return msgspec.structs.replace(best, scarce=scarce | self._uneven_zones(best))
-
-    def _uneven_zones(self, ending: Ending) -> frozenset[Scarcity]:
-        """Return the zones that keep less than their even part of a pool's room, where pods of the
-        pool must be spread: the scheduler spreads other pods over zones, too."""
-        gone = set(ending.going)
-        rooms: dict[str, dict[str, float]] = {}
-        for at, candidate in enumerate(self._candidates):
-            zones = rooms.setdefault(self._pools[at], {})
-            zone = zone_of(candidate.node)
-            stays = candidate.node.name not in gone
-            zones[zone] = zones.get(zone, 0.0) + stays * float(self._rooms[at][0])
-        spread = {
-            self._pools[at]
-            for at, candidate in enumerate(self._candidates)
-            if any(self._must_spread(pod.cls) for pod in candidate.pods)
-        }
-        return frozenset(
-            (pool, zone)
-            for pool in spread
-            for zone, room in rooms[pool].items()
-            if room * len(rooms[pool]) < EVEN * sum(rooms[pool].values())
-        )
 
     def _need(self, candidate: Candidate) -> Ints:
         """Return cpu and memory that the moving pods of a node request."""
@@ -190,11 +159,11 @@ class HorizonSearch:
 
     # --- one trial
 
-    def _ending(self, fill: float) -> Ending:
-        """Return the end if the nodes that stay may be so full."""
+    def ending(self) -> Ending:
+        """Return the cheapest end that was found."""
         simulated = self._simulated
         staying = {
-            at for pool_room in self._pool_rooms.values() for at in self._cheapest(pool_room, fill)
+            at for pool_room in self._pool_rooms.values() for at in self._cheapest(pool_room)
         }
         tried = [at for at in self._order if at not in staying and self._may_gain[at]]
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
@@ -205,63 +174,75 @@ class HorizonSearch:
             simulated, budgets, open_rows, open_rows, destinations=places
         )
         self._used = np.zeros(len(self._limits.room), dtype=np.int64)
-        scarce: set[Scarcity] = set()
         going: list[int] = []
         left = tried
         while left:
-            failing = [at for at in left if not self._leaves(simulation, at, going, scarce)]
+            failing = [at for at in left if not self._leaves(simulation, at, going)]
             by_room = sorted(failing, key=lambda at: float(self._prices_of_room[at]))
             staying_now = by_room[: max(1, len(failing) // _ROUNDS)]
             for at in staying_now:
                 places.stay(int(self._rows[at]))
             left = [at for at in failing if at not in staying_now]
-        self._let_surplus_go(simulation, fill, going)
+        self._let_surplus_go(simulation, going)
         simulation.undo()
         names = tuple(self._candidates[at].node.name for at in going)
-        return Ending(names, frozenset(scarce), int(self._prices[going].sum()))
+        return Ending(names, self._uneven_zones(names))
 
-    def _cheapest(self, pool_room: _PoolRoom, fill: float) -> list[int]:
-        """Return the candidates of a pool whose cheapest room holds its requests."""
+    def _cheapest(self, pool_room: _PoolRoom) -> list[int]:
+        """Return the candidates of a pool whose room stays in any case."""
         rooms = self._rooms[pool_room.by_price]
         room_before = pool_room.others + np.cumsum(rooms, axis=0) - rooms
-        lacks = (room_before < pool_room.need / fill).any(axis=1)
+        lacks = (room_before < pool_room.need * CERTAIN).any(axis=1)
         staying: list[int] = pool_room.by_price[lacks].tolist()
         return staying
 
-    def _let_surplus_go(self, simulation: RemovalSimulation, fill: float, going: list[int]) -> None:
+    def _let_surplus_go(self, simulation: RemovalSimulation, going: list[int]) -> None:
         """Let nodes go whose room is not needed beside those that stay because others failed, the
         dearest room first."""
         gone = set(going)
         for pool_room in self._pool_rooms.values():
             staying = [at for at in pool_room.by_price.tolist() if at not in gone]
-            spare = pool_room.others + self._rooms[staying].sum(axis=0) - pool_room.need / fill
+            spare = pool_room.others + self._rooms[staying].sum(axis=0) - pool_room.need
             for at in reversed(staying):
                 left = spare - self._rooms[at]
-                if (
-                    self._may_gain[at]
-                    and (left >= 0).all()
-                    and self._leaves(simulation, at, going, set())
-                ):
+                if self._may_gain[at] and (left >= 0).all() and self._leaves(simulation, at, going):
                     spare = left
 
-    def _leaves(
-        self, simulation: RemovalSimulation, at: int, going: list[int], scarce: set[Scarcity]
-    ) -> bool:
-        """Try one node beside those that leave already; note it, or the zone that it lacks."""
+    def _leaves(self, simulation: RemovalSimulation, at: int, going: list[int]) -> bool:
+        """Try one node beside those that leave already, and note it."""
         no_purchase: Ints = np.zeros(self._limits.buying.shape[1], dtype=np.int64)
         if self._over() or self._limits.refusal(self._used, at, no_purchase) is not None:
             return False
-        candidate = self._candidates[at]
         # Budgets delay evictions; they do not say where pods find room.
-        result = simulation.attempt(msgspec.structs.replace(candidate, limited=(), used={}))
-        if isinstance(result, SimulatedRemoval):
-            going.append(at)
-            self._used = self._used + self._limits.going[:, at]
-            return True
-        if self._must_spread(result.cls):
-            scarce.add((self._pools[at], zone_of(candidate.node)))
-        return False
+        candidate = msgspec.structs.replace(self._candidates[at], limited=(), used={})
+        if not isinstance(simulation.attempt(candidate), SimulatedRemoval):
+            return False
+        going.append(at)
+        self._used = self._used + self._limits.going[:, at]
+        return True
 
     def _must_spread(self, cls: int) -> bool:
         needs = self._simulated.needs(cls) if cls >= 0 else None
         return needs is not None and bool(needs.evenness)
+
+    def _uneven_zones(self, going: Sequence[str]) -> frozenset[Scarcity]:
+        """Return the zones that keep less than their even part of a pool's room, where pods of the
+        pool must be spread: the scheduler spreads other pods over zones, too."""
+        gone = set(going)
+        rooms: dict[str, dict[str, float]] = {}
+        for at, candidate in enumerate(self._candidates):
+            zones = rooms.setdefault(self._pools[at], {})
+            zone = zone_of(candidate.node)
+            stays = candidate.node.name not in gone
+            zones[zone] = zones.get(zone, 0.0) + stays * float(self._rooms[at][0])
+        spread = {
+            self._pools[at]
+            for at, candidate in enumerate(self._candidates)
+            if any(self._must_spread(pod.cls) for pod in candidate.pods)
+        }
+        return frozenset(
+            (pool, zone)
+            for pool in spread
+            for zone, room in rooms[pool].items()
+            if room * len(rooms[pool]) < EVEN * sum(rooms[pool].values())
+        )

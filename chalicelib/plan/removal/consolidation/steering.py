@@ -279,11 +279,11 @@ class HorizonPass:
             return
         self.horizon = self._begun(going, ending) if ending is not None and going else None
 
-    def _search(self, candidates: Sequence[Candidate]) -> Ending | None:
+    def _search(self, candidates: Sequence[Candidate]) -> Ending:
         limits = standing_limits_of(self._state, self._removal_limits, candidates)
         return HorizonSearch(
             self._state, self._simulated, self._costs, candidates, limits, self._over
-        ).best()
+        ).ending()
 
     def _measures(self) -> tuple[int, ...]:
         """Return cpu and memory that pods on nodes request, the number of nodes, and their
