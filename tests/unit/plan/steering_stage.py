@@ -76,9 +76,7 @@ class MarkedWorld(World):
 def in_the_world(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the instance ids that a world knows."""
     ids = {node.name: f"bench:{node.provider_id.partition(':')[2]}" for node in snapshot.nodes}
-    nodes = [
-        msgspec.structs.replace(node, provider_id=ids[node.name]) for node in snapshot.nodes
-    ]
+    nodes = [msgspec.structs.replace(node, provider_id=ids[node.name]) for node in snapshot.nodes]
     groups = [
         msgspec.structs.replace(
             group,

@@ -7,21 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.group import Pool
-from chalicelib.model.node import Taint
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.snapshot import PodDisruptionBudget
 from chalicelib.policy.settings.consolidation import ConsolidationMode, Steering
-from chalicelib.policy.settings.disruption_budgets import DisruptionBudget
-from chalicelib.policy.settings.headroom import Headroom
-from chalicelib.policy.settings.node_limit import NodeLimit
-from tests.benchmarks.consolidation_clusters import small_clusters
-from tests.benchmarks.consolidation_ends import ONLY_OURS
-from tests.benchmarks.consolidation_world import Outscaler, World, run_to_the_end
 from tests.builders import ZONE, ClusterBuilder, even, having
-from tests.unit.plan.consolidation_fixture import TYPE, Machine, P, grouped, machines, pods
-from tests.unit.plan.steering_stage import HALF, ONE_AT_A_TIME, Stage, halves, pool_of, steering
+from tests.unit.plan.consolidation_fixture import TYPE, P, grouped, machines, pods
+from tests.unit.plan.steering_stage import ONE_AT_A_TIME, Stage, halves, pool_of, steering
 
 GIB = 2**30
 HOUR = 3600.0
