@@ -119,7 +119,7 @@ class HorizonSearch:
         """Return the candidates of a pool by the price of their room, and what they must hold."""
         members = np.flatnonzero(np.array([own == pool for own in self._pools]))
         rooms = self._rooms[members]
-        need = self._needs[members].sum(axis=0) + self._surge(members)
+        need = self._needs[members].sum(axis=0) + self._reserve(pool, members)
         total = np.maximum(rooms.sum(axis=0), 1.0)
         # What is requested most of is worth most.
         values = (rooms / total * (need / total)).sum(axis=1)
@@ -143,18 +143,22 @@ class HorizonSearch:
         total: Floats = free.sum(axis=0)
         return total
 
-    def _surge(self, members: Ints) -> Floats:
-        """Return the room for the largest rollout of one Deployment of these candidates."""
+    def _reserve(self, pool: str, members: Ints) -> Floats:
+        """Return the room for headroom, and for the largest rollout of one Deployment."""
+        simulated = self._simulated
         classes = self._state.snapshot.classes
-        columns = self._simulated.table.columns
+        columns = simulated.table.columns
         pods = Counter(pod.cls for at in members.tolist() for pod in self._candidates[at].pods)
-        need: Floats = np.zeros(len(self._columns))
+        surge: Floats = np.zeros(len(self._columns))
         for cls, count in pods.items():
             if owner_of(classes[cls]).split("/")[1:2] == ["ReplicaSet"]:
-                surge = columns.need(cls)[self._columns] * ceil(count * SURGE)
-                need = np.maximum(need, surge)
-        most = self._needs[members].sum(axis=0) * MOST_SURGE
-        room: Floats = np.minimum(need, most)
+                need = columns.need(cls)[self._columns] * ceil(count * SURGE)
+                surge = np.maximum(surge, need)
+        room: Floats = np.minimum(surge, self._needs[members].sum(axis=0) * MOST_SURGE)
+        for spare in simulated.spare:
+            fits = simulated.static(spare.cls)[self._rows]
+            if fits.any() and self._pools[int(fits.argmax())] == pool:
+                room = room + columns.need(spare.cls)[self._columns] * spare.pods
         return room
 
     # --- one trial
@@ -183,7 +187,7 @@ class HorizonSearch:
             for at in staying_now:
                 places.stay(int(self._rows[at]))
             left = [at for at in failing if at not in staying_now]
-        self._let_surplus_go(simulation, going)
+        self._balance(simulation, going)
         simulation.undo()
         names = tuple(self._candidates[at].node.name for at in going)
         return Ending(names, self._uneven_zones(names))
@@ -196,17 +200,22 @@ class HorizonSearch:
         staying: list[int] = pool_room.by_price[lacks].tolist()
         return staying
 
-    def _let_surplus_go(self, simulation: RemovalSimulation, going: list[int]) -> None:
+    def _balance(self, simulation: RemovalSimulation, going: list[int]) -> None:
         """Let nodes go whose room is not needed beside those that stay because others failed, the
-        dearest room first."""
+        dearest room first; and let the cheapest stay where the room for a rollout is missing."""
         gone = set(going)
         for pool_room in self._pool_rooms.values():
-            staying = [at for at in pool_room.by_price.tolist() if at not in gone]
+            by_price = pool_room.by_price.tolist()
+            staying = [at for at in by_price if at not in gone]
             spare = pool_room.others + self._rooms[staying].sum(axis=0) - pool_room.need
             for at in reversed(staying):
                 left = spare - self._rooms[at]
                 if self._may_gain[at] and (left >= 0).all() and self._leaves(simulation, at, going):
                     spare = left
+            for at in by_price:
+                if at in gone and (spare < 0).any():
+                    going.remove(at)
+                    spare = spare + self._rooms[at]
 
     def _leaves(self, simulation: RemovalSimulation, at: int, going: list[int]) -> bool:
         """Try one node beside those that leave already, and note it."""

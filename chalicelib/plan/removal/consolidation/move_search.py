@@ -63,7 +63,8 @@ class Solution(msgspec.Struct, frozen=True):
 class ConsolidationSearch:
     """The search among these candidates, sorted by name. wanted: names of nodes that earlier passes
     wanted; they need less of a score. waits: the search is for moves that time will make worth
-    it."""
+    it. steered: names of nodes that leave by a horizon only, unless something is bought for
+    them."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class ConsolidationSearch:
         over: Callable[[], bool],
         *,
         waits: bool = False,
+        steered: Collection[str] = (),
     ) -> None:
         self.state = state
         self.simulated = simulated
@@ -89,6 +91,7 @@ class ConsolidationSearch:
         self.over = over
         self.settings: Consolidation = state.policy.consolidation
         names = [candidate.node.name for candidate in candidates]
+        self.steered = {at for at, name in enumerate(names) if name in steered}
         node_costs = [costs.nodes[name] for name in names]
         disruption_prices = [
             costs.disruption_price(name, wanted=name in wanted, waits=waits) for name in names
@@ -172,7 +175,7 @@ class ConsolidationSearch:
 
     def greedy(self) -> Iterator[Solution]:
         """Yield what greedy choice finds: removals, then replacements beside them."""
-        removed = self._removals(self.worth_trying())
+        removed = self._removals([at for at in self.worth_trying() if at not in self.steered])
         none = self.no_purchase()
         removals = self.verified(removed, none)
         starts = [removals]
@@ -238,13 +241,13 @@ class ConsolidationSearch:
                 gone = more
         return gone
 
-    def steered(self, leaving: Collection[int]) -> Solution | None:
+    def leaving(self, rows: Collection[int]) -> Solution | None:
         """Return the candidates that go into room on nodes that stay, in the emptiest of them
-        first; None if none can. leaving: rows of all nodes that leave. That the pods find room in
+        first; None if none can. rows: of all nodes that leave. That the pods find room in
         other orders, too, is checked on all nodes."""
         simulated = self.simulated
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
-        staying = np.setdiff1d(open_rows, integers(list(leaving)))
+        staying = np.setdiff1d(open_rows, integers(list(rows)))
         gone = self._removals(self.worth_trying(), EmptiestFirst(simulated, staying))
         self.trial.orders = EMPTIEST
         return self.verified(gone, self.no_purchase())
@@ -413,7 +416,7 @@ class ConsolidationSearch:
 
     def _programme(self) -> Iterator[Solution]:
         searched = np.flatnonzero(self.saves > 0).tolist()
-        if not 0 < len(searched) <= MOST_CANDIDATES:
+        if self.steered or not 0 < len(searched) <= MOST_CANDIDATES:
             return
         problem = self._problem(searched)
         programme = Programme(problem, rounds=self.rounds, branches=self.branches, stop=self.over)

@@ -91,7 +91,8 @@ class HorizonPass:
         }
         self._stays_until: dict[str, float] = {}
         self.unsteered = self._unsteered_pools()
-        pools = {self._pool_of[candidate.node.name] for candidate in leavable}
+        self._candidates = [candidate.node.name for candidate in leavable]
+        pools = {self._pool_of[name] for name in self._candidates}
         closed = {pool for pool in pools if self._is_closed(pool)}
         self._leavable = {
             candidate.node.name: candidate
@@ -110,6 +111,12 @@ class HorizonPass:
         """Whether nodes are steered at all."""
         marks_nodes = self._state.options.max_bulk_soft_taint_count > 0
         return marks_nodes and self._settings.steering is not Steering.OFF
+
+    @property
+    def steered(self) -> Collection[str]:
+        """The nodes that leave by a horizon only: few ones are searched as without marks."""
+        steered = [name for name in self._candidates if self._pool_of[name] not in self.unsteered]
+        return steered if self.is_on and len(steered) > MOST_CANDIDATES else ()
 
     # --- who may leave
 
@@ -240,7 +247,7 @@ class HorizonPass:
             if not self.is_unsteered(candidate)
         }
 
-    def steered_rows(self) -> Collection[int]:
+    def rows(self) -> Collection[int]:
         """Return the rows of the nodes that leave."""
         index = self._simulated.table.index
         going = self.horizon.going if self.horizon is not None else ()
@@ -271,7 +278,7 @@ class HorizonPass:
         ]
         self.searched, self.searched_at = measures, now
         ending = None
-        if len(candidates) > MOST_CANDIDATES or self.horizon is not None:
+        if candidates and (self.horizon is not None or len(candidates) > MOST_CANDIDATES):
             ending = self._search(candidates)
         going = self._worth(ending) if ending is not None else ()
         standing = self.horizon.going if self.horizon is not None and not stuck else ()

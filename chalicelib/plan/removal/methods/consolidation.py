@@ -115,6 +115,7 @@ class _Pass:
         self.moves: list[JudgedMove] = []
         self.gap: float | None = None
         self.delayed: list[Candidate] = []
+        self.steered: Collection[str] = ()
 
     def result(self) -> ConsolidationResult:
         """Search, begin what is confirmed, and report."""
@@ -169,7 +170,7 @@ class _Pass:
         self.verdicts |= horizon_pass.verdicts(candidates)
         if ready:
             search = self._search(ready, frozenset(), buys=False)
-            solution = search.steered(horizon_pass.steered_rows())
+            solution = search.leaving(horizon_pass.rows())
             if solution is not None:
                 self.moves, solution = moves_of(search, solution)
             self.verdicts |= search.shortage_reasons(solution)
@@ -178,6 +179,7 @@ class _Pass:
             horizon_pass.decide(stuck=stuck)
             self.verdicts |= horizon_pass.verdicts([] if ready else candidates)
         if horizon_pass.horizon is None:
+            self.steered = horizon_pass.steered
             return candidates
         return [candidate for candidate in candidates if horizon_pass.is_unsteered(candidate)]
 
@@ -388,6 +390,7 @@ class _Pass:
             wanted,
             self.context.over,
             waits=waits,
+            steered=self.steered,
         )
 
     def _wanted(self) -> frozenset[str]:
