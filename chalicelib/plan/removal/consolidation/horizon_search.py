@@ -38,6 +38,8 @@ CERTAIN = 0.9
 follows from the nodes whose pods find no place."""
 EVEN = 0.8
 """A zone is scarce that keeps less than this part of its even share of a pool's room."""
+MOVED_AGAIN = 3.0
+"""What a pod counts more that has been moved within a day."""
 SURGE, MOST_SURGE = 0.25, 0.05
 """Part of a Deployment's pods that a rollout starts beside the old ones, and the most room of a
 pool that is left for it."""
@@ -90,8 +92,11 @@ class HorizonSearch:
         self._pools = [pool_id(state.groups[candidate.group].group) for candidate in candidates]
         node_costs = [costs.nodes[candidate.node.name] for candidate in candidates]
         self._prices = integers([cost.price for cost in node_costs])
-        disruption_prices = [costs.disruption_price(c.node.name) for c in candidates]
-        self._may_gain = self._prices > integers(disruption_prices)
+        disruption_prices = [
+            costs.disruption_price(candidate.node.name) * (1 + MOVED_AGAIN * self._moved(candidate))
+            for candidate in candidates
+        ]
+        self._may_gain = self._prices > np.array(disruption_prices)
         per_disruption = self._prices / integers([cost.disruption for cost in node_costs])
         self._order: list[int] = np.argsort(-per_disruption, kind="stable").tolist()
         self._columns = [
@@ -104,6 +109,17 @@ class HorizonSearch:
         self._prices_of_room: Floats = np.zeros(len(candidates))
         self._used: Ints = np.zeros(len(limits.room), dtype=np.int64)
         self._pool_rooms = {pool: self._pool_room(pool) for pool in sorted({*self._pools})}
+
+    def _moved(self, candidate: Candidate) -> float:
+        """Return the part of a node's pods that have been created since pods of their owners were
+        moved, in the last day."""
+        moves = self._state.memory.consolidation.moves
+        classes = self._state.snapshot.classes
+        moved = 0
+        for pod in candidate.pods:
+            times = moves.get(owner_of(classes[pod.cls]))
+            moved += times is not None and pod.created >= times[0][0]
+        return moved / max(1, len(candidate.pods))
 
     def _need(self, candidate: Candidate) -> Ints:
         """Return cpu and memory that the moving pods of a node request."""
