@@ -109,9 +109,8 @@ def decide(
     single events, which open and have no end. The same input gives the same ids, so a repeated
     decision sends nothing new."""
     step = _Step(state, rules, now)
-    current = {
-        condition.key: condition for condition in map(_short, applying) if rules.wants(condition)
-    }
+    lasting = (_as_opened(_short(condition), state) for condition in applying)
+    current = {condition.key: condition for condition in lasting if rules.wants(condition)}
     for key, condition in current.items():
         step.apply(key, condition)
     for key in sorted(state.notices.keys() - current.keys()):
@@ -120,6 +119,18 @@ def decide(
         if rules.wants(event):
             step.send(_short(event), ONCE, now)
     return step.state()
+
+
+def _as_opened(condition: NoticeCondition, state: NoticeState) -> NoticeCondition:
+    """Return the condition with at least the severity of its opening. A back-off becomes
+    less severe while no pod waits, and that is not its end."""
+    notice = state.notices.get(condition.key)
+    if notice is None or not notice.opened_at:
+        return condition
+    severity = max(
+        condition.severity, notice.condition.severity, key=lambda severity: severity.rank
+    )
+    return msgspec.structs.replace(condition, severity=severity)
 
 
 class _Step:

@@ -18,8 +18,10 @@ import pytest
 from moto import mock_aws
 
 from chalicelib.aws.sns import NotPublished, TopicPublisher
+from chalicelib.journal.journal import plan_entry
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.notification import NoticeSeverity
+from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.notify.delivery import Channels
 from chalicelib.notify.notification_request import NotAccepted, WebhookSender, permitted, signature
 from chalicelib.notify.run import load_state, notify
@@ -88,6 +90,12 @@ class Stage:
     def recover(self) -> None:
         self.remember(Memory(groups={"gpu": GroupMemory(last_add=self.clock())}))
 
+    def decide(self, *, waiting: bool) -> None:
+        """A pass decides. waiting: a pod has no place."""
+        pods = (UnschedulablePods(("ml/train",), {}, 1),) if waiting else ()
+        plan = Plan("p", NAME, self.clock(), unschedulable=pods)
+        self.store.journal.append(NAME, plan_entry(plan))
+
     def tick(self, advance: float = 60.0) -> int:
         def channels(cluster: str) -> Channels:
             return Channels(
@@ -111,6 +119,38 @@ def test_condition_is_reported_once_when_it_opens_and_once_when_it_ends() -> Non
     expected = [("dev.outscaler.group.failed", "open"), ("dev.outscaler.group.failed", "closed")]
     assert stage.outbox.states(TOPIC) == stage.outbox.states(HOOK.url) == expected
     assert len([each for each in stage.outbox.sent if each[0] == CHAT]) == 2
+
+
+def test_tick_that_a_newer_one_overtakes_stores_and_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has read its facts before the group recovered, and comes last."""
+    stage = Stage()
+    stage.fail()
+    stage.tick()
+    older, overtaken = stage.store.memory.glance(NAME), list[bytes]()
+
+    def glance(cluster: str) -> Memory:
+        monkeypatch.undo()
+        stage.recover()
+        stage.tick()
+        overtaken.append(stage.store.notices().load(cluster)[0])
+        return older
+
+    monkeypatch.setattr(stage.store.memory, "glance", glance)
+    stage.tick()
+    assert overtaken == [stage.store.notices().load(NAME)[0]]
+    expected = [("dev.outscaler.group.failed", "open"), ("dev.outscaler.group.failed", "closed")]
+    assert stage.outbox.states(TOPIC) == expected
+
+
+def test_group_that_is_sold_out_is_reported_once_although_pods_wait_now_and_then() -> None:
+    stage = Stage(Notifications(topic=TOPIC))
+    stage.fail()  # no pass is late yet after four ticks
+    for minute in range(4):
+        stage.decide(waiting=minute % 2 == 0)
+        stage.tick()
+    assert stage.outbox.states(TOPIC) == [("dev.outscaler.group.failed", "open")]
 
 
 def test_passes_that_never_start_are_reported_by_ticks_alone() -> None:

@@ -79,6 +79,30 @@ def test_condition_opens_after_its_time_and_closes_after_its_own() -> None:
     assert states(play(steps)[1]) == [(OPEN, 960.0), (CLOSED, 1560.0)]
 
 
+def test_open_condition_stays_open_when_it_is_less_severe_than_the_policy_wants() -> None:
+    """A back-off that hurts no pod for a while is still the same back-off."""
+    bad, mild = condition(), condition(severity=NoticeSeverity.INFO)
+    rules = NoticeRules("prod", Notifications())
+    changing = [(3600.0 * hour, [mild if hour % 2 else bad]) for hour in range(50)]
+    _, sent = play([*changing, (180_000.0, [mild]), (180_060.0, [])], rules)
+    assert states(sent) == [
+        (OPEN, 0.0),
+        (REMINDER, 86400.0),
+        (REMINDER, 172_800.0),
+        (CLOSED, 180_060.0),
+    ]
+    _, sent = play([(0.0, [bad]), (90_000.0, [mild]), (90_060.0, [mild])], rules)
+    assert states(sent) == [(OPEN, 0.0), (REMINDER, 90_000.0)]
+    assert {each.condition.severity for each in sent} == {NoticeSeverity.WARNING}
+
+
+def test_condition_opens_only_once_it_is_as_severe_as_the_policy_wants() -> None:
+    bad, mild = condition(), condition(severity=NoticeSeverity.INFO)
+    rules = NoticeRules("prod", Notifications())
+    _, sent = play([(0.0, [mild]), (60.0, [bad]), (120.0, []), (180.0, [mild])], rules)
+    assert states(sent) == [(OPEN, 60.0), (CLOSED, 120.0)]
+
+
 def test_condition_that_lasts_is_reminded_of_once_a_day() -> None:
     _, sent = play([(3600.0 * hour, [condition()]) for hour in range(50)])
     assert states(sent) == [(OPEN, 0.0), (REMINDER, 86400.0), (REMINDER, 172800.0)]
