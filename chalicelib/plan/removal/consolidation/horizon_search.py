@@ -38,7 +38,7 @@ CERTAIN = 0.9
 follows from the nodes whose pods find no place."""
 EVEN = 0.8
 """A zone is scarce that keeps less than this part of its even share of a pool's room."""
-MOVED_AGAIN = 3.0
+MOVED_AGAIN = 1.5
 """What a pod counts more that has been moved within a day."""
 SURGE, MOST_SURGE = 0.25, 0.05
 """Part of a Deployment's pods that a rollout starts beside the old ones, and the most room of a
