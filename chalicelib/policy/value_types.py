@@ -183,7 +183,8 @@ def share_of(kind: ValueType) -> ValueType:
     return ValueType("percentage", read, lambda share: f"{round(share * 100)}%", kind.form)
 
 
-_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_TRUE, _FALSE = ("true", "True", "TRUE", "on"), ("false", "False", "FALSE", "off")
+_WORDS = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
 
 
 def _parse_boolean(value: str) -> bool:

@@ -465,9 +465,14 @@ class ConsolidationSearch:
     def saves_enough(self, gone: Sequence[int], bought: Ints) -> bool:
         """Return whether a replacement saves the share minSavings of what goes."""
         price = int(self.price[list(gone)].sum())
-        counts = zip(self.offers, bought.tolist(), strict=True)
-        cost = int(sum(offer.cost * count for offer, count in counts))
+        cost = self.paid(bought)
         return not cost or not self._is_too_small(price, cost)
+
+    def paid(self, bought: Ints) -> int:
+        """Return the price of what is bought, without what is paid once."""
+        return sum(
+            offer.cost * count for offer, count in zip(self.offers, bought.tolist(), strict=True)
+        )
 
     def _is_too_small(self, price: int, cost: int) -> bool:
         needed_savings = self.settings.min_savings * price

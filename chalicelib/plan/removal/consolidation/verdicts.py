@@ -290,9 +290,7 @@ class Explanation:
     def _savings_too_small(self, at: int, bought: Ints) -> Reason:
         search = self._search
         price = int(search.price[at])
-        counts = zip(search.offers, bought.tolist(), strict=True)
-        cost = sum(offer.cost * count for offer, count in counts)
-        share = round((price - cost) / price, 6)
+        share = round((price - search.paid(bought)) / price, 6)
         return Reason.of(
             ReasonCode.SAVINGS_TOO_SMALL, saves=share, needs=search.settings.min_savings
         )

@@ -491,14 +491,14 @@ class _Pass:
             if not self.acts:
                 state = "shadow"
             row_id = row.id if row is not None else ""
-            moves.append(_move(move, state, row_id, self.costs.currency))
+            purchases = [(*item, move.prices[item[0]]) for item in sorted(move.purchases.items())]
+            moves.append(self._move(move, purchases, state, row_id, move.once))
         proposed_sets = {move.nodes for move in self.moves}
         others = [row for row in advanced.rows.values() if row.nodes not in proposed_sets]
-        moves += [
-            _row_as_move(row, self.costs.currency)
-            for row in others
-            if row.state is not ReplacementState.FAILED
-        ]
+        for row in others:
+            if row.state is not ReplacementState.FAILED:
+                purchases = [(item.group, item.nodes, item.price) for item in row.purchases]
+                moves.append(self._move(row, purchases, row.state.value, row.id))
         removed = begun | {removal.node for removal in self.removed}
         verdicts = []
         for name, reason in sorted(self.verdicts.items()):
@@ -521,48 +521,31 @@ class _Pass:
             for name, total in self.costs.pools.items()
         )
 
+    def _move(
+        self,
+        move: JudgedMove | Replacement,
+        purchases: Iterable[tuple[str, int, int]],
+        state: str,
+        replacement: str,
+        once: int = 0,
+    ) -> Move:
+        saves = move.price - move.cost
+        return Move(
+            nodes=move.nodes,
+            purchases=tuple(
+                MovePurchase(group, nodes, price / MICRO) for group, nodes, price in purchases
+            ),
+            price=move.price / MICRO,
+            saves=saves / MICRO,
+            disruption=move.disruption,
+            gain=(saves - move.disruption_price - once) / MICRO,
+            score=round(move.score, 4),
+            state=state,
+            pool=move.pool,
+            replacement=replacement,
+            currency=self.costs.currency,
+        )
+
 
 def _without_search(memory: ConsolidationMemory) -> ConsolidationMemory:
     return msgspec.structs.replace(memory, digest="", searched_at=0.0, reasons={})
-
-
-def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move:
-    purchases = tuple(
-        MovePurchase(group, nodes, move.prices[group] / MICRO)
-        for group, nodes in sorted(move.purchases.items())
-    )
-    return Move(
-        nodes=move.nodes,
-        purchases=purchases,
-        price=move.price / MICRO,
-        saves=move.saves / MICRO,
-        disruption=move.disruption,
-        gain=move.gain / MICRO,
-        score=round(move.score, 4),
-        state=state,
-        pool=move.pool,
-        replacement=replacement,
-        currency=currency,
-    )
-
-
-def _row_as_move(replacement: Replacement, currency: str) -> Move:
-    saves = replacement.price - replacement.cost
-    gain = saves - replacement.disruption_price
-    purchases = tuple(
-        MovePurchase(purchase.group, purchase.nodes, purchase.price / MICRO)
-        for purchase in replacement.purchases
-    )
-    return Move(
-        nodes=replacement.nodes,
-        purchases=purchases,
-        price=replacement.price / MICRO,
-        saves=saves / MICRO,
-        disruption=replacement.disruption,
-        gain=gain / MICRO,
-        score=round(replacement.score, 4),
-        state=replacement.state.value,
-        pool=replacement.pool,
-        replacement=replacement.id,
-        currency=currency,
-    )
