@@ -111,8 +111,6 @@ class ConsolidationSearch:
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
         self.bound = np.inf
         self.best_gain = 0
-        self.rounds, self.branches = ROUNDS, BRANCHES
-        self.proven = True
 
     def is_barred(self, offer: NodeOffer, candidate: int, form: tuple[object, ...]) -> bool:
         """Return whether an offer may not be bought if the candidate goes: it has the same form, or
@@ -385,14 +383,13 @@ class ConsolidationSearch:
         if not 0 < len(searched) <= MOST_CANDIDATES:
             return
         problem = self._problem(searched)
-        programme = Programme(problem, rounds=self.rounds, branches=self.branches, stop=self.over)
+        programme = Programme(problem, rounds=ROUNDS, branches=BRANCHES, stop=self.over)
         best_gain = 0
-        for number in range(self.rounds):
+        for number in range(ROUNDS):
             # The first proposal keeps room for other orders of the scheduler, the next ones
             # are as tight as possible.
             is_first = number == 0
             proposal = programme.propose(robust=is_first)
-            self.proven = programme.proven
             if proposal is None or proposal.gain <= best_gain or self.over():
                 if is_first:
                     continue

@@ -98,7 +98,7 @@ class _Pass:
         self.settings = context.state.policy.consolidation
         self.removed = removed
         self.nodes = nodes
-        self.acts = self.state.policy.consolidation.mode is not ConsolidationMode.SHADOW
+        self.acts = self.settings.mode is not ConsolidationMode.SHADOW
         self.costs = Costs(self.state)
         self.quiet = QuietTimes(self.state)
         self.moves_today = OwnerMoves(self.state)
@@ -228,7 +228,9 @@ class _Pass:
         before = self.state.memory.consolidation
         if not candidates:
             return _without_search(before)
-        search = self._search(candidates, self._wanted(), buys=True)
+        nodes = self.state.memory.nodes
+        wanted = frozenset(name for name, node in nodes.items() if node.wanted_since)
+        search = self._search(candidates, wanted, buys=True)
         digest = self._digest(candidates, search.limits)
         is_recent = 0 <= self.state.now - before.searched_at < REPEAT_AFTER
         is_waiting = all(
@@ -301,11 +303,8 @@ class _Pass:
         waits: bool = False,
     ) -> ConsolidationSearch:
         """Return a search among these candidates. buys: whether it may buy at all."""
-        mode_buys = self.state.policy.consolidation.mode in {
-            ConsolidationMode.FULL,
-            ConsolidationMode.SHADOW,
-        }
-        groups = self.eligibility.named if buys and mode_buys else frozenset()
+        may_buy = buys and self.settings.mode is not ConsolidationMode.REMOVE
+        groups = self.eligibility.named if may_buy else frozenset()
         refusal = Reason.of(ReasonCode.GROUP_GROWING) if self.removal_limits.grown else None
         market = Market(self.state, self.simulated, self.costs, groups, refusal)
         limits = limits_of(self.state, self.removal_limits, candidates, market.offers)
@@ -321,11 +320,6 @@ class _Pass:
             self.context.over,
             waits=waits,
         )
-
-    def _wanted(self) -> frozenset[str]:
-        """Return the nodes that the last pass wanted, too."""
-        nodes = self.state.memory.nodes
-        return frozenset(name for name, node in nodes.items() if node.wanted_since)
 
     def _digest(self, candidates: Sequence[Candidate], limits: Limits) -> str:
         """Return a fingerprint of all that a search depends on."""
@@ -382,7 +376,7 @@ class _Pass:
     # --- moves that buy
 
     def _advance(self, proposals: Sequence[JudgedMove]) -> Advance:
-        may_buy = self.state.policy.consolidation.mode is ConsolidationMode.FULL
+        may_buy = self.settings.mode is ConsolidationMode.FULL
         return advance(
             self.state,
             self.simulated,
@@ -505,7 +499,7 @@ class _Pass:
             if name not in removed:
                 pod = str(reason.params.get("pod", ""))
                 verdicts.append(NodeVerdict(name, reason, pod))
-        mode = self.state.policy.consolidation.mode.value
+        mode = self.settings.mode.value
         return ConsolidationReport(mode, tuple(moves), tuple(verdicts), self._pools(), self.gap)
 
     def _pools(self) -> tuple[PoolCost, ...]:
