@@ -111,6 +111,7 @@ class ConsolidationSearch:
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
         self.bound = np.inf
         self.best_gain = 0
+        self.rounds, self.branches = ROUNDS, BRANCHES
 
     def is_barred(self, offer: NodeOffer, candidate: int, form: tuple[object, ...]) -> bool:
         """Return whether an offer may not be bought if the candidate goes: it has the same form, or
@@ -383,9 +384,9 @@ class ConsolidationSearch:
         if not 0 < len(searched) <= MOST_CANDIDATES:
             return
         problem = self._problem(searched)
-        programme = Programme(problem, rounds=ROUNDS, branches=BRANCHES, stop=self.over)
+        programme = Programme(problem, rounds=self.rounds, branches=self.branches, stop=self.over)
         best_gain = 0
-        for number in range(ROUNDS):
+        for number in range(self.rounds):
             # The first proposal keeps room for other orders of the scheduler, the next ones
             # are as tight as possible.
             is_first = number == 0

@@ -98,7 +98,7 @@ class _Pass:
         self.settings = context.state.policy.consolidation
         self.removed = removed
         self.nodes = nodes
-        self.acts = self.settings.mode is not ConsolidationMode.SHADOW
+        self.acts = self.state.policy.consolidation.mode is not ConsolidationMode.SHADOW
         self.costs = Costs(self.state)
         self.quiet = QuietTimes(self.state)
         self.moves_today = OwnerMoves(self.state)
@@ -303,7 +303,7 @@ class _Pass:
         waits: bool = False,
     ) -> ConsolidationSearch:
         """Return a search among these candidates. buys: whether it may buy at all."""
-        may_buy = buys and self.settings.mode is not ConsolidationMode.REMOVE
+        may_buy = buys and self.state.policy.consolidation.mode is not ConsolidationMode.REMOVE
         groups = self.eligibility.named if may_buy else frozenset()
         refusal = Reason.of(ReasonCode.GROUP_GROWING) if self.removal_limits.grown else None
         market = Market(self.state, self.simulated, self.costs, groups, refusal)
@@ -376,7 +376,7 @@ class _Pass:
     # --- moves that buy
 
     def _advance(self, proposals: Sequence[JudgedMove]) -> Advance:
-        may_buy = self.settings.mode is ConsolidationMode.FULL
+        may_buy = self.state.policy.consolidation.mode is ConsolidationMode.FULL
         return advance(
             self.state,
             self.simulated,
@@ -499,7 +499,7 @@ class _Pass:
             if name not in removed:
                 pod = str(reason.params.get("pod", ""))
                 verdicts.append(NodeVerdict(name, reason, pod))
-        mode = self.settings.mode.value
+        mode = self.state.policy.consolidation.mode.value
         return ConsolidationReport(mode, tuple(moves), tuple(verdicts), self._pools(), self.gap)
 
     def _pools(self) -> tuple[PoolCost, ...]:
