@@ -57,6 +57,8 @@ REPEAT_AFTER = 300.0
 and policy stay the same."""
 MOST_REASONS = 2_000
 """Reasons of nodes that such a search leaves for the passes that do not repeat it."""
+MANY_MOVES = 10
+"""Moves of a pass above which it does not search what waits as well: they change all of that."""
 _DAY = 86_400.0
 
 
@@ -263,10 +265,11 @@ class _Pass:
         """Return node -> until when its move waits because nothing but time is missing, and the
         memory with the scores of such moves. candidates: among which `moves` were chosen."""
         before, costs = self.state.memory.consolidation, self.costs
-        going = {name for move in self.moves for name in move.nodes}
+        moves = self.moves
+        going = {name for move in moves for name in move.nodes}
         others = [candidate for candidate in candidates if candidate.node.name not in going]
         is_recent = 0 <= self.state.now - before.scored_at < REPEAT_AFTER
-        if is_recent or not self.settings.patience:
+        if is_recent or len(moves) > MANY_MOVES or not self.settings.patience:
             return {}, before
         waiting, _ = best_moves(self._search(others, frozenset(), buys=True, waits=True))
         if self.context.over():
@@ -279,7 +282,7 @@ class _Pass:
             for row in rows
             if row.state is not ReplacementState.FAILED
         }
-        for move in (*self.moves, *waiting):
+        for move in (*moves, *waiting):
             saved = move.saves - move.once
             scores[move.nodes] = costs.score(saved, move.nodes)
             reason = costs.not_worth(saved, move.nodes, stands=True)
