@@ -1,7 +1,7 @@
 """Types of values: how each is read from text, written back, and described in a sentence.
 
 A ValueType reads one node into a checked value, or reports a correction and returns UNSET; it never
-raises and never guesses. The text of a scalar is taken literally (`off` is the word off, `012` is
+raises and never guesses. The text of a scalar is taken literally (`off` is a word, `012` is
 refused and not read as ten). The rules of the values are upstream's (docs/policy.md "How values are
 read"): Go durations, `<min>:<max>` totals, numbers without signs. Patterns are compiled at their
 first use, because functions load this module with the settings of their provider.
@@ -183,7 +183,8 @@ def share_of(kind: ValueType) -> ValueType:
     return ValueType("percentage", read, lambda share: f"{round(share * 100)}%", kind.form)
 
 
-_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_TRUE, _FALSE = ("true", "True", "TRUE", "on"), ("false", "False", "FALSE", "off")
+_WORDS = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
 
 
 def _parse_boolean(value: str) -> bool:

@@ -53,7 +53,8 @@ refused with every mistake at once: line, path, and what would be right. This pa
 
 ## How values are read
 
-- As they are written: `off` is the word off, `012` is refused. Quotes make no difference. An empty default is none.
+- As they are written: `off` is the word off, `012` is refused. Quotes make no difference. An empty default is none. Where true or
+  false is expected, `on` and `off` are accepted, too.
 - A duration is written as in Go: `30s`, `10m`, `1h30m`, `0`. A bare number is refused.
 - `min:max` is `0:320000` or `{{min: 0, max: 320000}}`; memory is counted in GiB. Integers have no sign and no underscore.
 - A percentage is whole, with or without its sign: `70`, `70%`.

@@ -61,6 +61,8 @@ EXPECTED: dict[str, object] = {
     "Consolidation.quiet_time": 600.0,
     "Consolidation.min_node_age": 1800.0,
     "Consolidation.confirm_after": 60.0,
+    "Consolidation.steering": "true",
+    "Consolidation.patience": True,
     "Consolidation.max_replacements": 3,
     "Consolidation.moves_per_pod_per_day": 4,
     "Consolidation.split_nodes": True,

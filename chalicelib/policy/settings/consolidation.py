@@ -46,12 +46,6 @@ _EFFORT = choice(("low", "normal", "high"), kind="low, normal or high")
 _STEERING = msgspec.structs.replace(
     member(Steering), form=lambda: {"enum": [True, False, *Steering]}
 )
-_PATIENT = ("true", "false", "off")
-_PATIENCE = msgspec.structs.replace(
-    choice(_PATIENT, lambda word: word == "true", "true, false or off"),
-    form=lambda: {"enum": [True, False, *_PATIENT]},
-    show=bool,
-)
 
 
 def _read_savings(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
@@ -110,7 +104,7 @@ class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     ] = Steering.ON
     patience: Annotated[
         bool,
-        _PATIENCE,
+        BOOLEAN,
         "A saving that has stood for hours needs a lower score, down to a quarter.",
     ] = True
     max_surge: Annotated[

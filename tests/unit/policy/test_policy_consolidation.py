@@ -280,7 +280,7 @@ CONSOLIDATION: list[Case] = [
         "true or false",
     ),
     (consolidation("steering: off"), key("steering"), "'off' is unknown", "false, true or always"),
-    (consolidation("patience: 6h"), key("patience"), "'6h' is unknown", "true, false or off"),
+    (consolidation("patience: 6h"), key("patience"), "'6h' is not true or false", "true or false"),
     (consolidation("effort: max"), key("effort"), "'max' is unknown", "low, normal or high"),
     (
         consolidation("minNodeAges: 5m"),

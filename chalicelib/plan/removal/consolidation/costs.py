@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -134,11 +135,8 @@ class Costs:
         """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a
         node that an earlier pass wanted already. waits: what it will cost when patience asks for no
         less any more. A node that its vendor recommends to leave costs half (spot.rebalance)."""
-        node = self.nodes[name]
-        pool = self.pools[node.pool]
-        exact = Fraction(pool.price * node.disruption, max(1, pool.standard))
-        exact /= self._aggressiveness
-        exact *= Fraction(LEAST) if waits else self._needed_parts[node.pool]
+        exact = self._share(name) / self._aggressiveness
+        exact *= Fraction(LEAST) if waits else self._needed_parts[self.nodes[name].pool]
         exact *= CONTINUE if wanted else 1
         exact /= 2 if name in self.recommended else 1
         return -(-exact.numerator // exact.denominator)
@@ -146,25 +144,19 @@ class Costs:
     def score(self, saves: int, names: Sequence[str]) -> float:
         """Return the score of a move: its share of the pools' price per
         share of their disruption."""
-        share = sum(
-            (
-                Fraction(
-                    self.pools[node.pool].price * node.disruption,
-                    max(1, self.pools[node.pool].standard),
-                )
-            )
-            for node in map(self.nodes.__getitem__, names)
-        )
+        share = sum(map(self._share, names))
         return float(saves / share) if share else 0.0
+
+    def _share(self, name: str) -> Fraction:
+        """Return the part of its pool's price that belongs to the disruption of a node."""
+        node = self.nodes[name]
+        pool = self.pools[node.pool]
+        return Fraction(pool.price * node.disruption, max(1, pool.standard))
 
     def rate(self, pool: str) -> float:
         """Return what one unit of disruption in a pool must bring per hour."""
         total = self.pools[pool]
-        return (
-            float(Fraction(total.price, total.standard) / self._aggressiveness)
-            if total.standard
-            else 0.0
-        )
+        return float(Fraction(total.price, max(1, total.standard)) / self._aggressiveness)
 
     def pools_of(self, names: Iterable[str]) -> set[str]:
         """Return the pools of the priced ones of these nodes."""
@@ -184,9 +176,8 @@ class Costs:
             "score": round(score, 4),
             "needs": round(float(needs), 4),
         }
-        instants = [self.patience.enough_at(pool, score) for pool in pools] if stands else []
-        until = max((instant or math.inf for instant in instants), default=math.inf)
-        if self._state.now < until < math.inf:
+        until = max(self.patience.enough_at(pool, score) or math.inf for pool in pools)
+        if stands and self._state.now < until < math.inf:
             params["until"] = until
         return Reason.of(ReasonCode.NOT_WORTH_DISRUPTION, **params)
 
@@ -201,7 +192,7 @@ class Costs:
         self.history[name] = history
         highest = max(value for _, value in history)
         settled_at = max(
-            (after + SETTLE_TIME for (_, value), (after, _) in _pairs(history) if value > now),
+            (after + SETTLE_TIME for (_, value), (after, _) in pairwise(history) if value > now),
             default=0,
         )
         overlap = round(highest * self._time_until_ready(group) / 3600 / HORIZON)
@@ -260,14 +251,12 @@ class Costs:
         ]
         counted = (occupancy.where >= 0) & ~occupancy.dying
         pods = np.bincount(occupancy.cls[counted], minlength=len(classes)).tolist()
-        sums: dict[str, tuple[int, int]] = {}  # namespace -> pods, their deletion costs
+        numbers, sums = Counter[str](), Counter[str]()  # by namespace
         for cls, count, unit in zip(classes, pods, standard, strict=False):
-            number, cost = sums.get(cls.namespace, (0, 0))
-            number += count * unit // MICRO
-            sums[cls.namespace] = number, cost + _deletion_cost(cls) * count * unit // MICRO
-        means = {name: cost // max(1, number) for name, (number, cost) in sums.items()}
+            numbers[cls.namespace] += count * unit
+            sums[cls.namespace] += count * unit * _deletion_cost(cls)
         costs = [
-            unit and eviction_cost(cls, means[cls.namespace])
+            unit and eviction_cost(cls, sums[cls.namespace] // max(1, numbers[cls.namespace]))
             for cls, unit in zip(classes, standard, strict=True)
         ]
 
@@ -282,30 +271,16 @@ class Costs:
         return summed(costs), summed(standard)
 
     def _totals(self) -> dict[str, PoolTotals]:
-        price: dict[str, int] = {}
-        disruption: dict[str, int] = {}
-        standard: dict[str, int] = {}
-        missing: dict[str, int] = {}
+        amounts: dict[str, list[tuple[int, ...]]] = {}
         for name in self.unpriced:
             pool = pool_id(self._state.groups[self._state.group_of[name]].group)
-            missing[pool] = missing.get(pool, 0) + 1
-        rows = current_rows(self._state).values()
-        new = {name for row in rows if row.state in UNDER_WAY for name in row.new_nodes}
+            amounts.setdefault(pool, []).append((0, 0, 1, 0))
+        replacements = current_rows(self._state).values()
+        new = {name for row in replacements if row.state in UNDER_WAY for name in row.new_nodes}
         for name, node in self.nodes.items():
-            part = int(name not in new)
-            price[node.pool] = price.get(node.pool, 0) + node.price * part
-            disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption * part
-            standard[node.pool] = standard.get(node.pool, 0) + node.standard * part
+            own = (node.price, node.disruption, 0, node.standard)
+            amounts.setdefault(node.pool, []).append((0,) * 4 if name in new else own)
         return {
-            pool: PoolTotals(
-                price.get(pool, 0),
-                disruption.get(pool, 0),
-                missing.get(pool, 0),
-                standard.get(pool, 0),
-            )
-            for pool in sorted(price.keys() | missing.keys())
+            pool: PoolTotals(*map(sum, zip(*rows, strict=True)))
+            for pool, rows in sorted(amounts.items())
         }
-
-
-def _pairs(history: PriceHistory) -> list[tuple[tuple[float, int], tuple[float, int]]]:
-    return list(pairwise(history))

@@ -117,7 +117,6 @@ class ConsolidationSearch:
         self.bound = np.inf
         self.best_gain = 0
         self.rounds, self.branches = ROUNDS, BRANCHES
-        self.proven = True
 
     def is_barred(self, offer: NodeOffer, candidate: int, form: tuple[object, ...]) -> bool:
         """Return whether an offer may not be bought if the candidate goes: it has the same form, or
@@ -426,7 +425,6 @@ class ConsolidationSearch:
             # are as tight as possible.
             is_first = number == 0
             proposal = programme.propose(robust=is_first)
-            self.proven = programme.proven
             if proposal is None or proposal.gain <= best_gain or self.over():
                 if is_first:
                     continue
@@ -499,9 +497,14 @@ class ConsolidationSearch:
     def saves_enough(self, gone: Sequence[int], bought: Ints) -> bool:
         """Return whether a replacement saves the share minSavings of what goes."""
         price = int(self.price[list(gone)].sum())
-        counts = zip(self.offers, bought.tolist(), strict=True)
-        cost = int(sum(offer.cost * count for offer, count in counts))
+        cost = self.paid(bought)
         return not cost or not self._is_too_small(price, cost)
+
+    def paid(self, bought: Ints) -> int:
+        """Return the price of what is bought, without what is paid once."""
+        return sum(
+            offer.cost * count for offer, count in zip(self.offers, bought.tolist(), strict=True)
+        )
 
     def _is_too_small(self, price: int, cost: int) -> bool:
         needed_savings = self.settings.min_savings * price

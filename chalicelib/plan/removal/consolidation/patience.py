@@ -44,8 +44,8 @@ class Patience:
         for since, lowest in self._spans.get(pool, ()):
             threshold = self.strict * 2 ** ((since - self._now) / HALVING)
             if lowest > threshold:
-                needed = min(needed, max(threshold, self.least))
-        return needed
+                needed = min(needed, threshold)
+        return max(needed, self.least)
 
     def enough_at(self, pool: str, score: float) -> float | None:
         """Return from when on a move with this score is worth it if it stands; None: never."""

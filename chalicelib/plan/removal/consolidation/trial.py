@@ -83,26 +83,23 @@ class Trial:
         moving = self._lift(gone)
         lifted = simulated.checkpoint()
         sequence = sorted(self.orders, key=lambda at: at != first)
-        places: Places | None = None
-        shortage: Shortage | None = None
+        result: Places | Shortage | None = None
         for at in sequence:
             placed, short, headroom = self._place(moving, ORDERS[at], new_rows)
             simulated.rollback(lifted)
             if short or headroom:
-                shortage = Shortage(at, short, headroom)
+                result = Shortage(at, short, headroom)
                 break
             if at == self.orders[0]:
-                places = Places(tuple(placed), new_rows)
+                result = Places(tuple(placed), new_rows)
         simulated.rollback(mark)
         for at, is_open in zip(gone, was_open, strict=True):
             simulated.restore_node(self._rows[at], is_open=is_open)
         if new_rows:
             simulated.drop(length)
             self._measure()
-        if shortage is not None:
-            return shortage
-        assert places is not None
-        return places
+        assert result is not None
+        return result
 
     def tally(self, at: int, cls: int) -> tuple[tuple[tuple[Reason, int], ...], int]:
         """Count why no existing node takes a pod of a class when this candidate alone has gone;

@@ -5,7 +5,6 @@ first stage that stopped it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -58,7 +57,7 @@ class Explanation:
     def _reason(self, at: int, *, tried: bool) -> Reason:
         search = self._search
         if search.saves[at] <= 0:
-            return self._not_worth([at], self._none, stands=False)
+            return self._not_worth(at, self._none, stands=False)
         shortage = search.shortages.get(at)
         if shortage is not None and shortage.headroom:
             return Reason.of(ReasonCode.HEADROOM, headroom=shortage.headroom)
@@ -78,7 +77,7 @@ class Explanation:
             return (
                 self._unsettled(at, alone.bought)
                 or self._not_bought(at)
-                or self._not_worth([at], alone.bought)
+                or self._not_worth(at, alone.bought)
             )
         if not search.saves_enough([at], alone.bought):
             return self._savings_too_small(at, alone.bought)
@@ -275,24 +274,20 @@ class Explanation:
         lowest_price = int(search.cost[holding].min()) / MICRO
         return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price, best=lowest_price)
 
-    def _not_worth(self, gone: Sequence[int], bought: Ints, *, stands: bool = True) -> Reason:
+    def _not_worth(self, at: int, bought: Ints, *, stands: bool = True) -> Reason:
         search = self._search
-        price = int(search.price[list(gone)].sum())
-        names = [search.candidates[at].node.name for at in gone]
-        cost = int(bought @ search.cost)
-        idle = sum(search.costs.nodes[name].idle for name in names)
-        saves = price - cost - idle
+        price = int(search.price[at])
+        name = search.candidates[at].node.name
+        saves = price - int(bought @ search.cost) - search.costs.nodes[name].idle
         if saves <= 0:
             best = (price - saves) / MICRO
             return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price / MICRO, best=best)
-        return search.costs.not_worth(saves, names, stands=stands)
+        return search.costs.not_worth(saves, [name], stands=stands)
 
     def _savings_too_small(self, at: int, bought: Ints) -> Reason:
         search = self._search
         price = int(search.price[at])
-        counts = zip(search.offers, bought.tolist(), strict=True)
-        cost = sum(offer.cost * count for offer, count in counts)
-        share = round((price - cost) / price, 6)
+        share = round((price - search.paid(bought)) / price, 6)
         return Reason.of(
             ReasonCode.SAVINGS_TOO_SMALL, saves=share, needs=search.settings.min_savings
         )

@@ -63,6 +63,8 @@ REPEAT_AFTER = 300.0
 and policy stay the same."""
 MOST_REASONS = 2_000
 """Reasons of nodes that such a search leaves for the passes that do not repeat it."""
+MANY_MOVES = 10
+"""Moves of a pass above which it does not search what waits as well: they change all of that."""
 _DAY = 86_400.0
 
 
@@ -298,7 +300,9 @@ class _Pass:
         before = self.state.memory.consolidation
         if not candidates:
             return _without_search(before)
-        search = self._search(candidates, self._wanted(), buys=True)
+        nodes = self.state.memory.nodes
+        wanted = frozenset(name for name, node in nodes.items() if node.wanted_since)
+        search = self._search(candidates, wanted, buys=True)
         digest = self._digest(candidates, search.limits)
         is_recent = 0 <= self.state.now - before.searched_at < REPEAT_AFTER
         is_waiting = all(
@@ -331,10 +335,11 @@ class _Pass:
         """Return node -> until when its move waits because nothing but time is missing, and the
         memory with the scores of such moves. candidates: among which `moves` were chosen."""
         before, costs = self.state.memory.consolidation, self.costs
-        going = {name for move in self.moves for name in move.nodes}
+        moves = self.moves
+        going = {name for move in moves for name in move.nodes}
         others = [candidate for candidate in candidates if candidate.node.name not in going]
         is_recent = 0 <= self.state.now - before.scored_at < REPEAT_AFTER
-        if is_recent or not self.settings.patience:
+        if is_recent or len(moves) > MANY_MOVES or not self.settings.patience:
             return {}, before
         waiting, _ = best_moves(self._search(others, frozenset(), buys=True, waits=True))
         if self.context.over():
@@ -347,7 +352,7 @@ class _Pass:
             for row in rows
             if row.state is not ReplacementState.FAILED
         }
-        for move in (*self.moves, *waiting):
+        for move in (*moves, *waiting):
             saved = move.saves - move.once
             scores[move.nodes] = costs.score(saved, move.nodes)
             reason = costs.not_worth(saved, move.nodes, stands=True)
@@ -371,11 +376,8 @@ class _Pass:
         waits: bool = False,
     ) -> ConsolidationSearch:
         """Return a search among these candidates. buys: whether it may buy at all."""
-        mode_buys = self.state.policy.consolidation.mode in {
-            ConsolidationMode.FULL,
-            ConsolidationMode.SHADOW,
-        }
-        groups = self.eligibility.named if buys and mode_buys else frozenset()
+        may_buy = buys and self.state.policy.consolidation.mode is not ConsolidationMode.REMOVE
+        groups = self.eligibility.named if may_buy else frozenset()
         refusal = Reason.of(ReasonCode.GROUP_GROWING) if self.removal_limits.grown else None
         market = Market(self.state, self.simulated, self.costs, groups, refusal)
         limits = limits_of(self.state, self.removal_limits, candidates, market.offers)
@@ -392,11 +394,6 @@ class _Pass:
             waits=waits,
             steered=self.steered,
         )
-
-    def _wanted(self) -> frozenset[str]:
-        """Return the nodes that the last pass wanted, too."""
-        nodes = self.state.memory.nodes
-        return frozenset(name for name, node in nodes.items() if node.wanted_since)
 
     def _digest(self, candidates: Sequence[Candidate], limits: Limits) -> str:
         """Return a fingerprint of all that a search depends on."""
@@ -562,14 +559,14 @@ class _Pass:
             if not self.acts:
                 state = "shadow"
             row_id = row.id if row is not None else ""
-            moves.append(_move(move, state, row_id, self.costs.currency))
+            purchases = [(*item, move.prices[item[0]]) for item in sorted(move.purchases.items())]
+            moves.append(self._move(move, purchases, state, row_id, move.once))
         proposed_sets = {move.nodes for move in self.moves}
         others = [row for row in advanced.rows.values() if row.nodes not in proposed_sets]
-        moves += [
-            _row_as_move(row, self.costs.currency)
-            for row in others
-            if row.state is not ReplacementState.FAILED
-        ]
+        for row in others:
+            if row.state is not ReplacementState.FAILED:
+                purchases = [(item.group, item.nodes, item.price) for item in row.purchases]
+                moves.append(self._move(row, purchases, row.state.value, row.id))
         removed = begun | {removal.node for removal in self.removed}
         verdicts = []
         for name, reason in sorted(self.verdicts.items()):
@@ -592,48 +589,31 @@ class _Pass:
             for name, total in self.costs.pools.items()
         )
 
+    def _move(
+        self,
+        move: JudgedMove | Replacement,
+        purchases: Iterable[tuple[str, int, int]],
+        state: str,
+        replacement: str,
+        once: int = 0,
+    ) -> Move:
+        saves = move.price - move.cost
+        return Move(
+            nodes=move.nodes,
+            purchases=tuple(
+                MovePurchase(group, nodes, price / MICRO) for group, nodes, price in purchases
+            ),
+            price=move.price / MICRO,
+            saves=saves / MICRO,
+            disruption=move.disruption,
+            gain=(saves - move.disruption_price - once) / MICRO,
+            score=round(move.score, 4),
+            state=state,
+            pool=move.pool,
+            replacement=replacement,
+            currency=self.costs.currency,
+        )
+
 
 def _without_search(memory: ConsolidationMemory) -> ConsolidationMemory:
     return msgspec.structs.replace(memory, digest="", searched_at=0.0, reasons={})
-
-
-def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move:
-    purchases = tuple(
-        MovePurchase(group, nodes, move.prices[group] / MICRO)
-        for group, nodes in sorted(move.purchases.items())
-    )
-    return Move(
-        nodes=move.nodes,
-        purchases=purchases,
-        price=move.price / MICRO,
-        saves=move.saves / MICRO,
-        disruption=move.disruption,
-        gain=move.gain / MICRO,
-        score=round(move.score, 4),
-        state=state,
-        pool=move.pool,
-        replacement=replacement,
-        currency=currency,
-    )
-
-
-def _row_as_move(replacement: Replacement, currency: str) -> Move:
-    saves = replacement.price - replacement.cost
-    gain = saves - replacement.disruption_price
-    purchases = tuple(
-        MovePurchase(purchase.group, purchase.nodes, purchase.price / MICRO)
-        for purchase in replacement.purchases
-    )
-    return Move(
-        nodes=replacement.nodes,
-        purchases=purchases,
-        price=replacement.price / MICRO,
-        saves=saves / MICRO,
-        disruption=replacement.disruption,
-        gain=gain / MICRO,
-        score=round(replacement.score, 4),
-        state=replacement.state.value,
-        pool=replacement.pool,
-        replacement=replacement.id,
-        currency=currency,
-    )
