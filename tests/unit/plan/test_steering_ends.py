@@ -29,7 +29,7 @@ from tests.builders import NOW, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import TYPE, Machine, P, grouped, machines
 from tests.unit.plan.steering_stage import (
     ONE_AT_A_TIME,
-    Stage,
+    SteeringStage,
     halves,
     pool_of,
     steering,
@@ -40,7 +40,7 @@ HOURS = 48
 NODES = 40
 
 
-def blocking_pods(stage: Stage) -> None:
+def blocking_pods(stage: SteeringStage) -> None:
     """Every node gets a pod that may not be evicted."""
     snapshot = stage.world.snapshot()
     at = next(at for at, cls in enumerate(snapshot.classes) if cls.safe_to_evict == "false")
@@ -50,18 +50,18 @@ def blocking_pods(stage: Stage) -> None:
         stage.world.add_pod(msgspec.structs.replace(pod, **fields))
 
 
-def no_disruption(stage: Stage) -> None:
+def no_disruption(stage: SteeringStage) -> None:
     """A disruption budget of zero."""
     closed = (DisruptionBudget("closed", NodeLimit(nodes=0)),)
     stage.obey(steering(more={"disruption_budgets": closed}))
 
 
-def no_removals(stage: Stage) -> None:
+def no_removals(stage: SteeringStage) -> None:
     """Scale-down is switched off."""
     stage.obey(steering(options={"scale_down_enabled": False}))
 
 
-LASTING: list[Callable[[Stage], None]] = [
+LASTING: list[Callable[[SteeringStage], None]] = [
     blocking_pods,
     no_disruption,
     no_removals,
@@ -70,11 +70,11 @@ LASTING: list[Callable[[Stage], None]] = [
 
 @pytest.mark.parametrize("reason", LASTING, ids=lambda reason: reason.__name__)
 def test_steer_12_two_days_without_a_possible_drain_write_few_marks(
-    reason: Callable[[Stage], None],
+    reason: Callable[[SteeringStage], None],
 ) -> None:
     build = machines(halves(NODES))
     build.cls("10m", "10Mi", owner="block", safe_to_evict="false")
-    stage = Stage(grouped(build, grows=())).play()
+    stage = SteeringStage(grouped(build, grows=())).play()
     assert len(stage.updates[0]) == 19
     reason(stage)
     stage.play(15).play(HOURS * 2, HOUR / 2)
@@ -86,7 +86,7 @@ def test_steer_12_two_days_without_a_possible_drain_write_few_marks(
 
 def test_steer_2_two_days_in_which_every_node_refuses_its_mark_write_few_marks() -> None:
     """One node takes its mark, the others never do."""
-    stage = Stage(pool_of(halves(NODES)), steering(more=ONE_AT_A_TIME))
+    stage = SteeringStage(pool_of(halves(NODES)), steering(more=ONE_AT_A_TIME))
     stage.world.refusing = set(halves(NODES)) - {"n-39"}
     stage.play(15).play(HOURS, HOUR)
     assert sum(map(len, stage.updates)) <= 4 * 3 * NODES
@@ -125,7 +125,7 @@ def kept_nodes(seed: int) -> tuple[ClusterBuilder, set[str], dict[str, int]]:
 def test_no_horizon_holds_nodes_that_standing_limits_keep(seed: int) -> None:
     build, kept, least = kept_nodes(seed)
     types: dict[str, Machine] = dict.fromkeys("abc", ("4", "16Gi", 0.2))
-    stage = Stage(build, steering(types)).play()
+    stage = SteeringStage(build, steering(types)).play()
     sizes = Counter(node.labels[TYPE] for node in build.nodes)
     going = set(stage.going)
     kinds = Counter(node.labels[TYPE] for node in build.nodes if node.name in going)
@@ -136,7 +136,9 @@ def test_no_horizon_holds_nodes_that_standing_limits_keep(seed: int) -> None:
 
 def test_some_clusters_at_random_have_a_horizon() -> None:
     types: dict[str, Machine] = dict.fromkeys("abc", ("4", "16Gi", 0.2))
-    sizes = [len(Stage(kept_nodes(seed)[0], steering(types)).play().going) for seed in range(8)]
+    sizes = [
+        len(SteeringStage(kept_nodes(seed)[0], steering(types)).play().going) for seed in range(8)
+    ]
     assert sum(size > 0 for size in sizes) >= 3
 
 
@@ -162,7 +164,7 @@ def test_hostile_memory_neither_raises_nor_marks_beyond_the_levels(
 ) -> None:
     nodes = {name: NodeMemory(held_since=at, stays_until=-at, marked=True) for name in NAMES}
     remembered = ConsolidationMemory(horizon=horizon, searched=(-1, 10**18), horizon_at=at)
-    stage = Stage(pool_of(halves(NODES)))
+    stage = SteeringStage(pool_of(halves(NODES)))
     stage.outscaler.memory = Memory(nodes=nodes, consolidation=remembered)
     stage.play(3).play(8, HOUR)
     levels = {level for update in stage.updates for level in update.values()}

@@ -14,7 +14,7 @@ from chalicelib.policy.settings.cluster_policy import Policy
 from tests.benchmarks.consolidation_ends import SPARING, UNSTEERED
 from tests.benchmarks.consolidation_world import MINUTE, Outscaler, pending_pod
 from tests.builders import having
-from tests.unit.plan.steering_stage import Stage, halves, pool_of
+from tests.unit.plan.steering_stage import SteeringStage, halves, pool_of
 from tests.unit.plan.test_steering_ends import played
 
 HOUR = 3600.0
@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 def test_steer_12_horizon_whose_budgets_all_refuse_is_given_up_without_an_error() -> None:
     """HorizonSearch of no candidates raises a ValueError, so that no pass plans any more."""
-    stage = Stage(pool_of(halves())).play()
+    stage = SteeringStage(pool_of(halves())).play()
     stage.world.set_budgets(PodDisruptionBudget("default", "rs", having(app="rs"), 0))
     stage.play(15).play(96, HOUR / 2)
     written = Counter(name for update in stage.updates for name in update)
@@ -33,7 +33,7 @@ def test_steer_12_horizon_whose_budgets_all_refuse_is_given_up_without_an_error(
 def test_steer_22_room_for_one_surge_is_left_when_the_horizon_has_ended() -> None:
     """45 nodes stay by the horizon, three for one surge; the next pass searches all 45 without
     marks and takes these three."""
-    stage = Stage(pool_of(halves(84))).play()
+    stage = SteeringStage(pool_of(halves(84))).play()
     end = stage.world.nodes - len(stage.going)
     stage.play(30)
     assert stage.world.nodes == end == 45
@@ -41,7 +41,7 @@ def test_steer_22_room_for_one_surge_is_left_when_the_horizon_has_ended() -> Non
 
 def test_steer_3_pods_are_not_moved_again_when_the_horizon_has_ended() -> None:
     """The same search without marks evicts pods that the horizon has just moved."""
-    stage = Stage(pool_of(halves(84))).play(30)
+    stage = SteeringStage(pool_of(halves(84))).play(30)
     moved = Counter(move.pod for move in stage.world.moves)
     assert sum(times > 1 for times in moved.values()) <= 0.01 * len(moved)
 

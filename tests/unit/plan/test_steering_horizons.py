@@ -36,7 +36,7 @@ from tests.unit.plan.consolidation_fixture import (
 from tests.unit.plan.steering_stage import (
     HALF,
     ONE_AT_A_TIME,
-    Stage,
+    SteeringStage,
     halves,
     marks_of,
     pool_of,
@@ -144,7 +144,7 @@ def test_steer_11_horizon_keeps_the_room_of_headroom() -> None:
     more = {"headroom": headroom, **ONE_AT_A_TIME}
     build = pool_of(halves(80), grows=("m",), groups={"m": {"max": 200}})
     without = going_of(build)
-    stage = Stage(build, steering(mode=ConsolidationMode.FULL, more=more)).play()
+    stage = SteeringStage(build, steering(mode=ConsolidationMode.FULL, more=more)).play()
     assert len(stage.going) <= len(without) - 3
     stage.play(80)
     counts = Counter(pod.node for pod in stage.world.snapshot().pods)
@@ -166,7 +166,7 @@ def with_db(allowed: int) -> tuple[ClusterBuilder, str]:
 
 def test_steer_12_node_whose_pods_no_budget_ever_lets_go_is_not_marked() -> None:
     build, _ = with_db(0)
-    stage = Stage(build, steering(more=ONE_AT_A_TIME)).play(60).play(24, HOUR)
+    stage = SteeringStage(build, steering(more=ONE_AT_A_TIME)).play(60).play(24, HOUR)
     names = {"n-37", "n-38", "n-39"}
     assert not names & {name for update in stage.updates for name in update}
     assert not names & {name for nodes in stage.removals for name in nodes}
@@ -178,7 +178,7 @@ def test_steer_12_node_that_a_budget_has_held_for_an_hour_stays_unmarked(
     passes: int, seconds: float
 ) -> None:
     build, _ = with_db(3)
-    stage = Stage(build, steering(more=ONE_AT_A_TIME)).play()
+    stage = SteeringStage(build, steering(more=ONE_AT_A_TIME)).play()
     held = {"n-37", "n-38", "n-39"} & set(stage.going)
     assert held
     stage.world.set_budgets(PodDisruptionBudget("default", "db", having(app="db"), 0))
@@ -193,7 +193,7 @@ def test_steer_12_node_that_a_budget_has_held_for_an_hour_stays_unmarked(
 
 
 def test_steer_16_shadow_shows_what_would_go_and_writes_nothing() -> None:
-    stage = Stage(pool_of(halves()), steering(mode=ConsolidationMode.SHADOW)).play(30)
+    stage = SteeringStage(pool_of(halves()), steering(mode=ConsolidationMode.SHADOW)).play(30)
     reports = [report_of(plan) for plan in stage.plans]
     assert len(reports) == 30
     assert [len(report.going) for report in reports if report is not None] == [19] * 30
@@ -224,7 +224,7 @@ def with_dear_ones() -> ClusterBuilder:
 
 def test_steer_18_bought_node_is_no_part_of_a_horizon_that_stood_before_it() -> None:
     document = steering(DEAR, mode=ConsolidationMode.FULL, min_node_age=0.0, more=ONE_AT_A_TIME)
-    stage = Stage(with_dear_ones(), document)
+    stage = SteeringStage(with_dear_ones(), document)
     stood: dict[str, str] = {}
     marked: list[tuple[str, str]] = []
     for _ in range(120):
@@ -259,7 +259,7 @@ def test_steer_19_nodes_of_a_pool_whose_budget_is_zero_are_not_marked() -> None:
         DisruptionBudget("all", NodeLimit(share=1.0)),
     )
     document = steering(BOTH, more={"disruption_budgets": closed})
-    stage = Stage(two_pools(), document).play()
+    stage = SteeringStage(two_pools(), document).play()
     assert stage.going
     assert {name[0] for name in stage.marked} == {"n"}
     stage.play(60)
@@ -285,7 +285,7 @@ def test_steer_20_pool_with_a_soft_taint_of_somebody_else_is_not_steered() -> No
     for name in names:
         build.running(name, 4, *P, owner="k", node_selector={TYPE: "k"})
     build = grouped(build, BOTH, grows=(), groups=groups)
-    stage = Stage(build, steering(BOTH)).play()
+    stage = SteeringStage(build, steering(BOTH)).play()
     [note] = stage.notes(ReasonCode.STEERING_OFF)[0]
     assert note.params == {"pool": "q", "taint": "example.com/prefer-spot"}
     assert {name[0] for name in stage.marked} == {"n"}
@@ -297,7 +297,7 @@ def test_steer_20_pool_with_a_soft_taint_of_somebody_else_is_not_steered() -> No
 def test_steer_20_marks_are_one_more_than_soft_taints_on_nodes_that_stay() -> None:
     names = tuple(f"n-{at:02d}" for at in range(5))
     build = grouped(softly(names, halves(), TYPES), grows=())
-    stage = Stage(build, steering(steering=Steering.ALWAYS)).play()
+    stage = SteeringStage(build, steering(steering=Steering.ALWAYS)).play()
     going = set(stage.going)
     assert not going & set(names)
     assert stage.marked == dict.fromkeys(going, 2)
@@ -310,7 +310,7 @@ def test_steer_21_pool_of_five_that_must_keep_three_has_two_nodes_marked(of_grou
     minimum = {"min": 3} if of_group else {"pool": Pool("q", min=3)}
     groups = {"m": {"pool": Pool("p")}, "k": {"pool": Pool("q"), **minimum}}
     build = grouped(machines(halves() | few, BOTH), BOTH, grows=(), groups=groups)
-    stage = Stage(build, steering(BOTH)).play()
+    stage = SteeringStage(build, steering(BOTH)).play()
     assert sum(name.startswith("k") for name in stage.marked) == 2
     stage.play(10)
     assert sum(name.startswith("k") for nodes in stage.removals for name in nodes) == 2

@@ -31,10 +31,12 @@ class Patience:
     that has just appeared needs; least: what is needed after any time, `strict` without
     patience."""
 
-    def __init__(self, memory: ConsolidationMemory, now: float, settings: Consolidation) -> None:
-        self.strict = 1 / settings.aggressiveness
-        self.least = self.strict * LEAST if settings.patience else self.strict
-        is_known = settings.patience and 0 <= now - memory.scored_at <= UNSEEN
+    def __init__(
+        self, memory: ConsolidationMemory, now: float, consolidation: Consolidation
+    ) -> None:
+        self.strict = 1 / consolidation.aggressiveness
+        self.least = self.strict * LEAST if consolidation.patience else self.strict
+        is_known = consolidation.patience and 0 <= now - memory.scored_at <= UNSEEN
         self._spans: Mapping[str, Spans] = memory.scores if is_known else {}
         self._now = now
 

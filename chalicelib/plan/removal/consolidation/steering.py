@@ -371,12 +371,13 @@ class HorizonPass:
     ) -> NodeMemory:
         """Return a node's memory with since when something holds it, and until when it stays."""
         now = self._state.now
-        stays_until = memory.stays_until if self._stays(name) else 0.0
+        before = self._state.memory.nodes.get(name, NodeMemory())
+        stays_until = before.stays_until if self._stays(name) else 0.0
         held_since = 0.0
         reason = verdicts.get(name)
         leaves = self.horizon is not None and name in self.horizon.going
         if leaves and reason is not None and reason.code in _HOLDS:
-            held_since = min(memory.held_since or now, now)
+            held_since = min(before.held_since or now, now)
             is_budget = reason.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
             if now - held_since >= (HELD_BY_BUDGET if is_budget else HELD):
                 stays_until, held_since = now + STAYS_FOR, 0.0
