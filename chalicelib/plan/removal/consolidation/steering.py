@@ -386,7 +386,8 @@ class HorizonPass:
 
     def notes(self) -> tuple[Reason, ...]:
         """Return what keeps marks from being written."""
-        notes = [*self.unsteered.values()] if self.is_on else []
+        is_large = len(self._candidates) > MOST_CANDIDATES
+        notes = [*self.unsteered.values()] if self.is_on and is_large else []
         if self.horizon is not None and self.horizon.missing >= TRIES:
             nodes = len(self.horizon.going)
             notes.append(Reason.of(ReasonCode.MARKS_MISSING, nodes=nodes))
