@@ -308,7 +308,10 @@ def test_steer_20_marks_are_one_more_than_soft_taints_on_nodes_that_stay() -> No
 def test_steer_21_pool_of_five_that_must_keep_three_has_two_nodes_marked(of_group: bool) -> None:
     few = {f"k-{at}": ("k", pods(1)) for at in range(5)}
     minimum = {"min": 3} if of_group else {"pool": Pool("q", min=3)}
-    groups = {"m": {"pool": Pool("p")}, "k": {"pool": Pool("q"), **minimum}}
+    groups: dict[str, dict[str, Any]] = {
+        "m": {"pool": Pool("p")},
+        "k": {"pool": Pool("q"), **minimum},
+    }
     build = grouped(machines(halves() | few, BOTH), BOTH, grows=(), groups=groups)
     stage = SteeringStage(build, steering(BOTH)).play()
     assert sum(name.startswith("k") for name in stage.marked) == 2
