@@ -443,8 +443,8 @@ class Horizon(msgspec.Struct, frozen=True, omit_defaults=True):
     was decided. levels: node -> number of its marks; going: the nodes that leave, the others of
     levels stay and keep room for pods that may be nowhere else. end: price at its end, millionths
     an hour. batch: the nodes whose marks the last pass was about to write, in this order; refused:
-    node -> how often its mark did not come although those after it came; missing: passes in a row
-    that have seen no mark of their batch."""
+    node -> how often its mark did not come although those after it came, or was taken away;
+    missing: passes that have seen no mark at all."""
 
     id: str
     since: float

@@ -37,7 +37,7 @@ def taint_updates(
     mark: str = "",
 ) -> tuple[TaintUpdate, ...]:
     """Return first the removals of stale hard taints, then the removals of soft taints, then the
-    new soft taints, then the marks that change, removals first; each sorted by node name. unneeded:
+    new soft taints, then the marks that change, new ones first, as Horizon.batch expects; each sorted by node name. unneeded:
     names of the nodes that are unneeded after this pass. levels: node -> number of its marks, where
     not 0; mark: the value of new ones. Nodes of open operations, and of groups that could not be
     read or are not autoscaled, are not touched. passes/soft_taints.py limits how many soft taints
@@ -65,7 +65,7 @@ def taint_updates(
         for node in nodes
         if node.taint(TO_BE_DELETED) is None and mark_level(node) != levels.get(node.name, 0)
     ]
-    marks.sort(key=lambda update: update.level > 0)
+    marks.sort(key=lambda update: update.level == 0)
     return (*_stale_taints(nodes, state), *removals, *additions, *marks)
 
 

@@ -94,7 +94,7 @@ def test_a_new_name_of_the_horizon_alone_writes_no_mark() -> None:
     assert found(one(*marks(1, "an older one")), {"n": 1}) == ()
 
 
-def test_marks_come_last_and_those_that_go_before_those_that_come() -> None:
+def test_marks_come_last_and_new_ones_before_those_that_go() -> None:
     build = cluster()
     for name, taints in {"d": [], "c": marks(1), "b": [], "a": marks(2)}.items():
         build.node(name, group="g", taints=taints)
@@ -102,10 +102,10 @@ def test_marks_come_last_and_those_that_go_before_those_that_come() -> None:
     assert taint_updates(state, ("b", "d"), {"b": 2, "d": 1, "gone": 1}, "h2") == (
         TaintUpdate("b", "soften"),
         TaintUpdate("d", "soften"),
-        update("a", 0),
-        update("c", 0),
         update("b", 2),
         update("d", 1),
+        update("a", 0),
+        update("c", 0),
     )
 
 

@@ -117,8 +117,8 @@ class HorizonSearch:
         classes = self._state.snapshot.classes
         moved = 0
         for pod in candidate.pods:
-            times = moves.get(owner_of(classes[pod.cls]))
-            moved += times is not None and pod.created >= times[0][0]
+            times = moves.get(owner_of(classes[pod.cls]), ())
+            moved += bool(times) and pod.created >= times[0][0]
         return moved / max(1, len(candidate.pods))
 
     def _need(self, candidate: Candidate) -> Ints:

@@ -44,7 +44,7 @@ class Patience:
         """Return what the score of a new move in a pool must exceed now."""
         needed = self.strict
         for since, lowest in self._spans.get(pool, ()):
-            threshold = self.strict * 2 ** ((since - self._now) / HALVING)
+            threshold = self.strict * 2 ** (min(0.0, since - self._now) / HALVING)
             if lowest > threshold:
                 needed = min(needed, threshold)
         return max(needed, self.least)

@@ -54,7 +54,7 @@ _HOLDS = frozenset({
     ReasonCode.NOT_QUIET, ReasonCode.DO_NOT_DISRUPT, ReasonCode.BLOCKED_BY_POD,
     ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.NOT_ROBUST, ReasonCode.HEADROOM,
     ReasonCode.POD_MOVED_RECENTLY, ReasonCode.REMOVAL_FAILED, ReasonCode.BOUGHT_BACK,
-    ReasonCode.BLOCKED_BY_ON_COMPLETION_POD,
+    ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, ReasonCode.UNEXPECTED,
 })  # fmt: skip
 """Reasons that concern one node; other nodes may go meanwhile."""
 _LATER = frozenset({ReasonCode.NODE_TOO_YOUNG, ReasonCode.NOT_QUIET, ReasonCode.PROMISED})
@@ -100,6 +100,12 @@ class HorizonPass:
             if self._pool_of[candidate.node.name] not in closed | self.unsteered.keys()
             and not self._stays(candidate.node.name)
         }
+        pdbs = removal_limits.pdbs
+        self._searchable = [
+            candidate
+            for _, candidate in sorted(self._leavable.items())
+            if pdbs.exhausted(candidate.limited) is None
+        ]
         before = state.memory.consolidation
         self.searched, self.searched_at = before.searched, before.horizon_at
         self.horizon = self._standing(before.horizon) if self.is_on else None
@@ -116,7 +122,7 @@ class HorizonPass:
     def steered(self) -> Collection[str]:
         """The nodes that leave by a horizon only: few ones are searched as without marks."""
         steered = [name for name in self._candidates if self._pool_of[name] not in self.unsteered]
-        return steered if self.is_on and len(steered) > MOST_CANDIDATES else ()
+        return steered if self.is_on and len(self._searchable) > MOST_CANDIDATES else ()
 
     # --- who may leave
 
@@ -160,16 +166,14 @@ class HorizonPass:
         self._stays_until |= dict.fromkeys(dropped & set(horizon.going), until)
         may_leave = self._leavable.keys() - dropped
         going = tuple(
-            name
-            for name in horizon.going
-            if name in self._nodes and (name in may_leave or name in self._state.leaving)
+            name for name in horizon.going if name in may_leave or self._keeps_mark(name, horizon)
         )
         left = set(going)
         was_going = set(horizon.going)
         levels = {
             name: level
             for name, level in horizon.levels.items()
-            if name in self._nodes and name not in dropped
+            if name in self._pool_of and name not in dropped
             if name in left or name not in was_going
         }
         is_stripped = missing >= TRIES
@@ -184,20 +188,30 @@ class HorizonPass:
         )
 
     def _review(self, horizon: Horizon) -> tuple[dict[str, int], int]:
-        """Return how often nodes have refused their marks, and after how many passes in a row no
-        mark was there. The last pass has written its batch in order, until its time was over."""
-        batch = [name for name in horizon.batch if name in self._nodes]
+        """Return how often nodes have refused or lost their marks, and after how many passes no mark
+        was there. The last pass has written its batch in order, until its time was over."""
+        names = sorted(name for name in horizon.levels if name not in self._state.leaving)
+        unmarked = [name for name in names if not self._has_mark(name, horizon)]
+        if not unmarked or self._state.memory.watching_since:
+            return horizon.refused, horizon.missing
+        if unmarked == names:
+            return horizon.refused, horizon.missing + 1
+        came = [at for at, name in enumerate(horizon.batch) if name not in unmarked]
+        tried = horizon.batch[: came[-1] + 1 if came else _ONE_SECOND]
         refused = dict(horizon.refused)
-        if not batch or self._state.memory.watching_since:
-            return refused, horizon.missing
-        came = [at for at, name in enumerate(batch) if self._has_mark(name, horizon)]
-        tried = batch[: came[-1] + 1] if came else batch[:_ONE_SECOND]
-        if not came and not any(self._has_mark(name, horizon) for name in horizon.levels):
-            return refused, horizon.missing + 1
-        for name in tried:
-            if not self._has_mark(name, horizon):
+        for name in unmarked:
+            # One that was not in the batch had its mark, and somebody has taken it away.
+            if name in tried or name not in horizon.batch:
                 refused[name] = refused.get(name, 0) + 1
-        return refused, 0
+        return refused, horizon.missing
+
+    def _keeps_mark(self, name: str, horizon: Horizon) -> bool:
+        """Return whether a node that may not be drained now leaves all the same: it is in a drain,
+        or its group could not be read since it was marked."""
+        if name not in self._costs.nodes or self._stays(name):
+            return False
+        group = self._state.groups[self._state.group_of[name]].group
+        return name in self._state.leaving or (bool(group.error) and self._has_mark(name, horizon))
 
     def _has_mark(self, name: str, horizon: Horizon) -> bool:
         node = self._nodes.get(name)
@@ -217,7 +231,9 @@ class HorizonPass:
     def ready(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates that leave and may go now: all marks of their pool are there."""
         horizon = self.horizon
-        if horizon is None or self._state.now - horizon.since < self._settings.confirm_after:
+        if horizon is None:
+            return []
+        if 0 <= self._state.now - horizon.since < self._settings.confirm_after:
             return []
         unmarked_pools = {self._pool_of[name] for name in horizon.batch}
         going = set(horizon.going)
@@ -270,17 +286,14 @@ class HorizonPass:
         measures = self._measures()
         if self.horizon is not None and not stuck and not _moved(self.searched, measures):
             return
-        pdbs = self._removal_limits.pdbs
-        candidates = [
-            candidate
-            for _, candidate in sorted(self._leavable.items())
-            if pdbs.exhausted(candidate.limited) is None
-        ]
+        candidates = self._searchable
         self.searched, self.searched_at = measures, now
         ending = None
         if candidates and (self.horizon is not None or len(candidates) > MOST_CANDIDATES):
             ending = self._search(candidates)
         going = self._worth(ending) if ending is not None else ()
+        if self.horizon is not None and set(going) == set(self.horizon.going):
+            return
         standing = self.horizon.going if self.horizon is not None and not stuck else ()
         if standing and self._end(going) >= self._end(standing) * (1 - CHEAPER):
             return
@@ -376,7 +389,9 @@ class HorizonPass:
         held_since = 0.0
         reason = verdicts.get(name)
         leaves = self.horizon is not None and name in self.horizon.going
-        if leaves and reason is not None and reason.code in _HOLDS:
+        if leaves and reason is not None and reason.code is ReasonCode.MARKS_AWAITED:
+            held_since = before.held_since
+        elif leaves and reason is not None and reason.code in _HOLDS:
             held_since = min(before.held_since or now, now)
             is_budget = reason.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
             if now - held_since >= (HELD_BY_BUDGET if is_budget else HELD):

@@ -118,6 +118,7 @@ class _Pass:
         self.gap: float | None = None
         self.delayed: list[Candidate] = []
         self.steered: Collection[str] = ()
+        self.confirmed: Collection[str] = ()
 
     def result(self) -> ConsolidationResult:
         """Search, begin what is confirmed, and report."""
@@ -171,13 +172,15 @@ class _Pass:
         ready = horizon_pass.ready(candidates)
         self.verdicts |= horizon_pass.verdicts(candidates)
         if ready:
+            # `ready` has waited for confirmAfter since the horizon was decided.
+            self.confirmed = {candidate.node.name for candidate in ready}
             search = self._search(ready, frozenset(), buys=False)
             solution = search.leaving(horizon_pass.rows())
             if solution is not None:
                 self.moves, solution = moves_of(search, solution)
             self.verdicts |= search.shortage_reasons(solution)
         stuck = bool(ready) and not self.moves and not horizon_pass.waits(ready)
-        if not self.moves:
+        if not self.moves or not self.acts:
             horizon_pass.decide(stuck=stuck)
             self.verdicts |= horizon_pass.verdicts([] if ready else candidates)
         if horizon_pass.horizon is None:
@@ -438,7 +441,7 @@ class _Pass:
     def _unconfirmed(self, removal: SimulatedRemoval) -> Reason | None:
         since = self._wanted_since(removal.node.name)
         needs = self.settings.confirm_after
-        if self.state.now - since >= needs:
+        if removal.node.name in self.confirmed or self.state.now - since >= needs:
             return None
         return Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs)
 
