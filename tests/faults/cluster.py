@@ -87,6 +87,8 @@ LIFECYCLE: Mapping[str, Any] = {
 """With it: nodes grow old within the run, and are sick long enough between two steps."""
 AGE = 1500.0
 """Seconds for which the first nodes are there before the run begins: none expires before 1800."""
+STEERED_AGE = 300.0
+"""The same where the scheduler is steered, which has more nodes that grow old later."""
 SPOT_GROUP = "small"
 CONSOLIDATING: Mapping[str, Any] = {"scaleDownUtilizationThreshold": 0.2}
 """Options with it: nodes that are little used are left to consolidation."""

@@ -46,7 +46,7 @@ class FaultRun:
         *,
         consolidates: bool = False,
         steers: bool = False,
-        age: float = cluster.AGE,
+        age: float | None = None,
         **options: object,
     ) -> None:
         self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
@@ -59,7 +59,8 @@ class FaultRun:
         self.notices: dict[str, float] = {}
         self._reports, self._at_once = seed % REPORTS_ITSELF == 0, seed % BEGINS_AT_ONCE == 0
         self.consolidates, self.steers, self.steering = consolidates, steers, True
-        self._age = age if consolidates else 0.0
+        first_age = cluster.STEERED_AGE if steers else cluster.AGE
+        self._age = (first_age if age is None else age) if consolidates else 0.0
         if consolidates:
             self.world.audit_replacements()
         if steers:
