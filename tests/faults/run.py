@@ -1,5 +1,5 @@
 """Runs seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2]
-[--consolidation] [-v]`.
+[--consolidation | --steering] [-v]`.
 
 For every broken seed the report has the invariant, every step, and the command that repeats it; -v
 also lists the successful runs. The exit code is 1 if any seed broke an invariant. Runs are not
@@ -16,15 +16,20 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from random import Random
+from unittest.mock import patch
 
 import msgspec
 
+from chalicelib.plan.removal.consolidation import steering
 from infra.tools.interruptible import run
+from tests.faults.mark_checks import finish_marks
 from tests.faults.final_checks import finish
 from tests.faults.run_state import Broken, FaultRun
 from tests.faults.run_steps import any_step
 
 STEPS = 200
+MOST_CANDIDATES = 3
+"""Nodes above which a horizon begins in these small clusters."""
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -36,20 +41,28 @@ class Played(msgspec.Struct, frozen=True):
     trace: tuple[str, ...]
 
 
-def play(seed: int, steps: int = STEPS, *, consolidates: bool = False) -> Played:
-    """Runs one seed to the end. consolidates: with replacements of nodes."""
-    dice = Random(seed)
-    with FaultRun(seed, consolidates=consolidates) as machine:
+def play(
+    seed: int, steps: int = STEPS, *, consolidates: bool = False, steers: bool = False
+) -> Played:
+    """Runs one seed to the end. consolidates: with replacements of nodes; steers: with
+    consolidation that marks nodes, too."""
+    dice, consolidates = Random(seed), consolidates or steers
+    with (
+        patch.object(steering, "MOST_CANDIDATES", MOST_CANDIDATES),
+        FaultRun(seed, consolidates=consolidates, steers=steers) as machine,
+    ):
         broken = ""
         try:
             for _ in range(steps):
                 machine.take(any_step, dice)
             finish(machine)
+            if steers:
+                finish_marks(machine, dice)
         except Broken as error:
             broken = str(error)
         except Exception as error:  # an error in the emulation itself is reported like any other
             broken = machine.report([f"{type(error).__name__}: {error}"])
-        more = " --consolidation" if consolidates else ""
+        more = " --steering" if steers else " --consolidation" if consolidates else ""
         again = (
             f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps}{more} "
             "-v\n"
@@ -69,11 +82,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--consolidation", action="store_true", help="replace nodes by cheaper ones"
     )
+    parser.add_argument(
+        "--steering", action="store_true", help="replace nodes, and mark those that leave"
+    )
     given = parser.parse_args(arguments)
     first, _, last = given.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     broken, counts, began = list[int](), Counter[str](), time.monotonic()
-    playing = partial(play, steps=given.steps, consolidates=given.consolidation)
+    playing = partial(
+        play, steps=given.steps, consolidates=given.consolidation, steers=given.steering
+    )
     for played in _all(seeds, playing, given.jobs):
         counts.update(played.counts)
         if played.broken:

@@ -1,0 +1,62 @@
+"""The end of marks: after a run of a cluster whose scheduler is steered, the switch to a mode that
+does not act, or of steering to false, takes all marks back.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from infra.emulators.controllers import objects
+from tests.faults.final_checks import STRIDE
+from tests.faults.run_state import Broken, FaultRun
+from tests.faults.steering_audit import marks_on
+
+TRIES = 15
+"""Looks, one a minute, until marks are there before the switch."""
+TAKEN_BACK = 300.0
+"""Seconds after the switch until no mark is there."""
+SWITCHES = ("shadow", "off", "steering false")
+
+
+def finish_marks(m: FaultRun, dice: Random) -> None:
+    """Lets a horizon begin, unless one stands, switches, and waits until no mark is left.
+    Raises Broken."""
+    audit = m.world.audit
+    assert audit.steering is not None
+    _wait_for_marks(m)
+    marked = marked_nodes(m)
+    switch = dice.choice(SWITCHES)
+    m.world.tell(f"at the end: {switch}, with marks on {len(marked)} nodes")
+    m.steering = switch != "steering false"
+    m.mode = switch if m.steering else m.mode
+    m.apply_policy()
+    audit.steering.switches += 1
+    audit.steering.ended = m.steering
+    until = m.world.clock() + TAKEN_BACK
+    while m.world.clock() < until:
+        m.world.step(STRIDE)
+        m.check()
+    left = marked_nodes(m)
+    if left:
+        raise Broken(m.report([f"after the switch to {switch} nodes keep their marks: {left}"]))
+    if marked:
+        audit.count(f"marks taken back by {switch}")
+
+
+def marked_nodes(m: FaultRun) -> list[str]:
+    """The nodes with marks."""
+    return [node["metadata"]["name"] for node in m.world.kube.list("nodes") if marks_on(node)]
+
+
+def _wait_for_marks(m: FaultRun) -> None:
+    """Lets a Deployment fill nodes and shrink again, which leaves them half empty."""
+    if not marked_nodes(m):
+        m.world.seed(objects.deployment("tide", replicas=12, cpu="900m", memory="128Mi"))
+        m.world.step(300.0)
+        m.world.kube.delete("deployments", "tide", "default", "apps")
+        m.world.settle()
+    for _ in range(TRIES):
+        if marked_nodes(m):
+            return
+        m.world.step(STRIDE)
+        m.check()
