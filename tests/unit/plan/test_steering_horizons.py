@@ -93,6 +93,11 @@ def test_steer_9_one_empty_node_among_many_is_worth_a_horizon() -> None:
     assert len(going_of(grouped(build, grows=()))) == 1
 
 
+def test_nodes_leave_where_no_pod_requests_anything() -> None:
+    going = going_of(pool_of({f"n-{at:02d}": ("m", ()) for at in range(40)}))
+    assert len(going) == 40
+
+
 # --- 10: few candidates
 
 

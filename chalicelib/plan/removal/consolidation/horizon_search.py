@@ -259,7 +259,8 @@ class HorizonSearch:
             zones = rooms.setdefault(self._pools[at], {})
             zone = zone_of(candidate.node)
             stays = candidate.node.name not in gone
-            zones[zone] = zones.get(zone, 0.0) + stays * float(self._rooms[at][0])
+            room = float(self._rooms[at][:1].sum())  # 0.0 where no pod requests anything
+            zones[zone] = zones.get(zone, 0.0) + stays * room
         spread = {
             self._pools[at]
             for at, candidate in enumerate(self._candidates)
