@@ -7,10 +7,14 @@ from __future__ import annotations
 from random import Random
 
 from infra.emulators.controllers import objects
+from infra.emulators.kube.objects import clone
+from tests.faults import cluster
 from tests.faults.final_checks import STRIDE
 from tests.faults.run_state import Broken, FaultRun
 from tests.faults.steering_audit import marks_on
 
+HIGH, LOW, FLOOD = 20, 10, 240.0
+"""Replicas that need many nodes, those that leave them half empty, and seconds between both."""
 TRIES = 15
 """Looks, one a minute, until marks are there before the switch."""
 TAKEN_BACK = 300.0
@@ -51,9 +55,17 @@ def marked_nodes(m: FaultRun) -> list[str]:
 def _wait_for_marks(m: FaultRun) -> None:
     """Lets a Deployment fill nodes and shrink again, which leaves them half empty."""
     if not marked_nodes(m):
-        m.world.seed(objects.deployment("tide", replicas=12, cpu="900m", memory="128Mi"))
-        m.world.step(300.0)
-        m.world.kube.delete("deployments", "tide", "default", "apps")
+        m.bounds = dict(cluster.STEERED_BOUNDS)
+        for name, (least, most) in m.bounds.items():
+            m.world.audit.note_bounds(name, least, most)
+        m.apply_policy()
+        m.world.seed(objects.deployment("tide", replicas=HIGH, cpu="800m", memory="128Mi"))
+        m.world.step(FLOOD)
+        found = m.world.kube.peek("deployments", "tide", "default", "apps")
+        assert found is not None
+        tide = clone(found)
+        tide["spec"]["replicas"] = LOW
+        m.world.kube.update("deployments", tide, "apps")
         m.world.settle()
     for _ in range(TRIES):
         if marked_nodes(m):

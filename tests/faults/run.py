@@ -25,9 +25,11 @@ from infra.tools.interruptible import run
 from tests.faults.mark_checks import finish_marks
 from tests.faults.final_checks import finish
 from tests.faults.run_state import Broken, FaultRun
-from tests.faults.run_steps import any_step
+from tests.faults.run_steps import a_mark, any_step
 
-STEPS = 200
+STEPS, STEERED_STEPS = 200, 120
+FIRST_MARK_EVENTS = 2
+"""What befalls marks before the first pass writes some."""
 MOST_CANDIDATES = 3
 """Nodes above which a horizon begins in these small clusters."""
 
@@ -41,18 +43,19 @@ class Played(msgspec.Struct, frozen=True):
     trace: tuple[str, ...]
 
 
-def play(
-    seed: int, steps: int = STEPS, *, consolidates: bool = False, steers: bool = False
-) -> Played:
-    """Runs one seed to the end. consolidates: with replacements of nodes; steers: with
+def play(seed: int, steps: int = 0, *, consolidates: bool = False, steers: bool = False) -> Played:
+    """Runs one seed to the end. steps: 0 for the usual number. consolidates: with replacements of nodes; steers: with
     consolidation that marks nodes, too."""
     dice, consolidates = Random(seed), consolidates or steers
+    steps = steps or (STEERED_STEPS if steers else STEPS)
     with (
         patch.object(steering, "MOST_CANDIDATES", MOST_CANDIDATES),
         FaultRun(seed, consolidates=consolidates, steers=steers) as machine,
     ):
         broken = ""
         try:
+            for _ in range(FIRST_MARK_EVENTS if steers else 0):
+                machine.take(a_mark, dice)
             for _ in range(steps):
                 machine.take(any_step, dice)
             finish(machine)
@@ -76,7 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command; see the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.run")
     parser.add_argument("--seeds", default="0-9", help="one, or first-last")
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument(
+        "--steps", type=int, default=0, help=f"{STEPS} if not given, {STEERED_STEPS} if steered"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell every run")
     parser.add_argument(

@@ -77,7 +77,8 @@ class FaultRun:
         self.world.scheduled = False
         self.world.step(self._age)
         self.world.scheduled = True
-        self.world.step(90.0)
+        if not self.steers:  # else the first pass writes marks, and faults come before it
+            self.world.step(90.0)
         return self
 
     def __exit__(

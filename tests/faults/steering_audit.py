@@ -95,8 +95,7 @@ class SteeringAudit:
         spans = self._levels.get(name, [])
         ends = [since for since, _ in spans[1:]] + [self._clock()]
         return any(
-            level and end >= planned_at - SKEW
-            for (_, level), end in zip(spans, ends, strict=True)
+            level and end >= planned_at - SKEW for (_, level), end in zip(spans, ends, strict=True)
         )
 
     def stripped(self, name: str) -> None:
@@ -113,7 +112,9 @@ class SteeringAudit:
         """Check one write to a node."""
         name = after["metadata"]["name"]
         if self.ended and _without_soft_taints(before) != _without_soft_taints(after):
-            self._fault(f"node {name} was changed beside its soft taints after passes ceased to act")
+            self._fault(
+                f"node {name} was changed beside its soft taints after passes ceased to act"
+            )
         if marks_on(before) == marks_on(after):
             return
         if _without_soft_taints(before) != _without_soft_taints(after):
