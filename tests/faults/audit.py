@@ -146,6 +146,8 @@ class Audit:
         if watch.method == "GET":
             self._looked(watch, made)
             return
+        if self.steering is not None:
+            self.steering.wrote(self._function(), watch.path)
         for group, size in self._sizes().items():
             if size != watch.sizes.get(group, size):
                 self._resized(group, watch.sizes[group], size)
@@ -434,6 +436,10 @@ class Audit:
 
     # -- pods and nodes
 
+    def _function(self) -> str:
+        process = self._process()
+        return process.function if process is not None else ""
+
     def _known(self) -> Json:
         """The operation of the running process, empty without one."""
         process = self._process()
@@ -478,7 +484,7 @@ class Audit:
             return
         self._note_taint(name, after)
         if self.steering is not None:
-            self.steering.patched(before, after)
+            self.steering.patched(before, after, self._function())
         if taint_of(before, TO_BE_DELETED) is None and taint_of(after, TO_BE_DELETED) is not None:
             self.count("tainted")
             pods = [pod for pod in self._kube.pods_on(name) if is_protected(pod) and must_move(pod)]

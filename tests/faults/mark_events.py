@@ -12,9 +12,8 @@ from infra.emulators.kube.objects import clone
 from infra.emulators.kube.request import Response, answer
 from tests.faults.fault_schedule import API, KILL, Strike
 from tests.faults.run_state import FaultRun
-from tests.faults.steering_audit import marks_on
+from tests.faults.steering_audit import PASS, marks_on
 
-RECONCILE = "reconcile"
 _KEY = LEAVING_MARKS[0].encode()
 
 
@@ -57,9 +56,7 @@ def strip(m: FaultRun, dice: Random) -> str:
 
 def kill_between(m: FaultRun, dice: Random) -> str:
     """Kills a pass around one of its next writes to the cluster: marks are most of them."""
-    strike = Strike(
-        KILL, dice.randint(1, 6), API, RECONCILE, writing=True, after=dice.random() < 0.5
-    )
+    strike = Strike(KILL, dice.randint(1, 6), API, PASS, writing=True, after=dice.random() < 0.5)
     m.world.weather.strikes.append(strike)
     return f"kill a pass at write {strike.countdown}"
 
@@ -74,7 +71,7 @@ def kill_after_marks(m: FaultRun, dice: Random) -> str:
 
 RULES: tuple[tuple[int, Callable[[FaultRun, Random], str]], ...] = (
     (2, refuse),
-    (2, strip),
+    (4, strip),
     (2, kill_between),
     (1, kill_after_marks),
 )

@@ -22,8 +22,8 @@ import msgspec
 
 from chalicelib.plan.removal.consolidation import steering
 from infra.tools.interruptible import run
-from tests.faults.mark_checks import finish_marks
 from tests.faults.final_checks import finish
+from tests.faults.mark_checks import finish_marks
 from tests.faults.run_state import Broken, FaultRun
 from tests.faults.run_steps import a_mark, any_step
 
@@ -44,8 +44,8 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def play(seed: int, steps: int = 0, *, consolidates: bool = False, steers: bool = False) -> Played:
-    """Runs one seed to the end. steps: 0 for the usual number. consolidates: with replacements of nodes; steers: with
-    consolidation that marks nodes, too."""
+    """Runs one seed to the end. steps: 0 for the usual number. consolidates: with replacements of
+    nodes; steers: with consolidation that marks nodes, too."""
     dice, consolidates = Random(seed), consolidates or steers
     steps = steps or (STEERED_STEPS if steers else STEPS)
     with (

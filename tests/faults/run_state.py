@@ -33,11 +33,11 @@ class Broken(AssertionError):
 class FaultRun:
     """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates:
     whether nodes are replaced, or taken back by their vendor, fall sick and grow old; steers: in a
-    larger cluster, whose scheduler is steered by marks. age: of the
-    first nodes then, seconds. options: added to those of the policy.
+    larger cluster, whose scheduler is steered by marks. age: of the first nodes then, seconds.
+    options: added to those of the policy.
 
-    mode, bounds, prices, steering: the policy. made: a counter for names. steps: number of steps. silent:
-    nodes whose kubelet does not report. notices: node -> when its vendor takes its machine.
+    mode, bounds, prices, steering: the policy. made: a counter for names. steps: number of steps.
+    silent: nodes whose kubelet does not report. notices: node -> when its vendor takes its machine.
     """
 
     def __init__(

@@ -259,7 +259,7 @@ RULES: tuple[tuple[int, Rule], ...] = (
 CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((8, market), (7, a_node))
 """Further ones of runs in which nodes are replaced, which needs some quiet."""
 
-STEERING: tuple[tuple[int, Rule], ...] = ((8, a_mark), (20, while_))
+STEERING: tuple[tuple[int, Rule], ...] = ((16, a_mark), (20, while_))
 """Further ones of runs in which the scheduler is steered: a horizon takes many passes."""
 
 

@@ -22,6 +22,7 @@ from chalicelib.plan.removal.consolidation.steering import TRIES
 from infra.emulators.kube.objects import KubeObject
 from tests.faults.replacement_audit import SKEW, AuditedNode
 
+PASS = "reconcile"
 MOST_WRITES = 6
 """Writes of the marks of one node in a day, beside those that people ask for."""
 
@@ -106,27 +107,32 @@ class SteeringAudit:
     def refused(self, name: str) -> None:
         """Note that a webhook has refused a node's mark."""
         self._count("marks refused")
-        self._wrote(name)
+        self._count_write(name)
 
-    def patched(self, before: KubeObject, after: KubeObject) -> None:
-        """Check one write to a node."""
+    def wrote(self, function: str, path: str) -> None:
+        """Check a write of any kind: after the last switch passes change nodes only, and tell."""
+        tells = any(part in path for part in ("/nodes/", "/events", "/configmaps"))
+        if self.ended and function == PASS and not tells:
+            self._fault(f"a pass wrote {path} after passes ceased to act")
+
+    def patched(self, before: KubeObject, after: KubeObject, function: str) -> None:
+        """Check one write to a node. Operations that had begun before the last switch go on."""
         name = after["metadata"]["name"]
-        if self.ended and _without_soft_taints(before) != _without_soft_taints(after):
-            self._fault(
-                f"node {name} was changed beside its soft taints after passes ceased to act"
-            )
+        same = _without_soft_taints(before) == _without_soft_taints(after)
+        if self.ended and function == PASS and not same:
+            self._fault(f"a pass changed more than soft taints of {name} after it ceased to act")
         if marks_on(before) == marks_on(after):
             return
-        if _without_soft_taints(before) != _without_soft_taints(after):
+        if not same:
             self._fault(f"a write of the marks of {name} has changed something else")
         self._count("marks written" if marks_on(after) else "marks taken off")
-        self._wrote(name)
+        self._count_write(name)
         self._note(name, len(marks_on(after)))
 
     def _note(self, name: str, level: int) -> None:
         self._levels.setdefault(name, []).append((self._clock(), level))
 
-    def _wrote(self, name: str) -> None:
+    def _count_write(self, name: str) -> None:
         self._writes[name] += 1
         allowed = MOST_WRITES + 2 * (self._strips[name] + self.switches)
         if self._writes[name] > allowed:
