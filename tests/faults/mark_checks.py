@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from random import Random
 
+from chalicelib.runtime.messages import RECONCILE, Cause, ReconcileMessage, encode
 from infra.emulators.controllers import objects
 from infra.emulators.kube.objects import clone
 from tests.faults import cluster
@@ -34,6 +35,7 @@ def finish_marks(m: FaultRun, dice: Random) -> None:
     m.steering = switch != "steering false"
     m.mode = switch if m.steering else m.mode
     m.apply_policy()
+    _request_pass(m)
     audit.steering.switches += 1
     audit.steering.ended = m.steering
     until = m.world.clock() + TAKEN_BACK
@@ -50,6 +52,12 @@ def finish_marks(m: FaultRun, dice: Random) -> None:
 def marked_nodes(m: FaultRun) -> list[str]:
     """The nodes with marks."""
     return [node["metadata"]["name"] for node in m.world.kube.list("nodes") if marks_on(node)]
+
+
+def _request_pass(m: FaultRun) -> None:
+    """Asks for a pass, as `outscaler apply` does: without it none is made in mode off."""
+    message = ReconcileMessage(m.world.name, Cause.PERSON.value, m.world.clock())
+    m.world.queues.send(RECONCILE, encode(message), 0)
 
 
 def _wait_for_marks(m: FaultRun) -> None:
