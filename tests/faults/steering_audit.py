@@ -93,7 +93,7 @@ class SteeringAudit:
 
     def _had_mark(self, name: str, planned_at: float) -> bool:
         """Whether a node has its mark now, or has had it since a pass may have looked at it."""
-        spans = self._levels.get(name, [])
+        spans = self._levels.get(name, [(0.0, 0)])
         ends = [since for since, _ in spans[1:]] + [self._clock()]
         return any(
             level and end >= planned_at - SKEW for (_, level), end in zip(spans, ends, strict=True)
