@@ -12,6 +12,7 @@
     nodes       no Node object is deleted: that is its cloud's work, once the machine is gone
     replacements  see replacement_audit.py, and for nodes that are sick, old, outdated or
                   taken back due_nodes_audit.py
+    marks       see steering_audit.py
 
 The state is read before and after each changing request, in the same thread, so each difference is
 the effect of that request.
@@ -35,6 +36,7 @@ from tests.faults.due_nodes_audit import DueNodesAudit
 from tests.faults.io_interceptor import Process
 from tests.faults.objects import is_protected, marks_of, must_move, taint_of
 from tests.faults.replacement_audit import SKEW, ReplacementAudit
+from tests.faults.steering_audit import SteeringAudit
 
 Json = dict[str, Any]
 OURS = "outscaler/"
@@ -93,6 +95,7 @@ class Audit:
         self.repaired_beside: Callable[[Json], str] = lambda _: ""
         self.replacements: ReplacementAudit | None = None  # where nodes are replaced
         self.due_nodes: DueNodesAudit | None = None
+        self.steering: SteeringAudit | None = None  # where the scheduler is steered
         # owner -> its evicted pods that waited and have no successor yet
         self._evicted_of: dict[str, list[str]] = {}
         # group -> nodes bought for replacements
@@ -118,6 +121,8 @@ class Audit:
             self.replacements.look()
         if self.due_nodes is not None:
             self.due_nodes.look()
+        if self.steering is not None:
+            self.steering.look()
 
     # -- around a request
 
@@ -130,6 +135,8 @@ class Audit:
             node = self._kube.peek("nodes", parts[3])
         if parts[-1] == "eviction":
             pod = self._kube.peek("pods", parts[5], parts[3])
+        if node is not None and self.steering is not None:
+            self.steering.look()
         sizes = {} if method == "GET" else self._sizes()
         query = parse_qs(asked) if path == _PODS else {}
         return AuditWatch(method, path, query, body, sizes, node, pod)
@@ -139,6 +146,8 @@ class Audit:
         if watch.method == "GET":
             self._looked(watch, made)
             return
+        if self.steering is not None:
+            self.steering.wrote(self._function(), watch.path)
         for group, size in self._sizes().items():
             if size != watch.sizes.get(group, size):
                 self._resized(group, watch.sizes[group], size)
@@ -427,6 +436,10 @@ class Audit:
 
     # -- pods and nodes
 
+    def _function(self) -> str:
+        process = self._process()
+        return process.function if process is not None else ""
+
     def _known(self) -> Json:
         """The operation of the running process, empty without one."""
         process = self._process()
@@ -470,6 +483,8 @@ class Audit:
         if after is None:
             return
         self._note_taint(name, after)
+        if self.steering is not None:
+            self.steering.patched(before, after, self._function())
         if taint_of(before, TO_BE_DELETED) is None and taint_of(after, TO_BE_DELETED) is not None:
             self.count("tainted")
             pods = [pod for pod in self._kube.pods_on(name) if is_protected(pod) and must_move(pod)]

@@ -87,9 +87,14 @@ LIFECYCLE: Mapping[str, Any] = {
 """With it: nodes grow old within the run, and are sick long enough between two steps."""
 AGE = 1500.0
 """Seconds for which the first nodes are there before the run begins: none expires before 1800."""
+STEERED_AGE = 300.0
+"""The same where the scheduler is steered, which has more nodes that grow old later."""
 SPOT_GROUP = "small"
 CONSOLIDATING: Mapping[str, Any] = {"scaleDownUtilizationThreshold": 0.2}
 """Options with it: nodes that are little used are left to consolidation."""
+STEERED_SIZES = {"small": 6, "large": 5, "batch": 0}
+"""First sizes where the scheduler is steered: a horizon needs many nodes."""
+STEERED_BOUNDS = {"small": (0, 8), "large": (0, 7), "batch": (0, 2)}
 CONSOLIDATED_BOUNDS = {"small": (0, 5), "large": (0, 4), "batch": (0, 2)}
 MAINTENANCE = "people/maintenance"
 """The taint that people put on nodes; of a kind that says nothing about the nodes to come."""
@@ -114,14 +119,14 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 
-def objects(*, consolidates: bool = False) -> list[KubeObject]:
+def objects(*, consolidates: bool = False, steers: bool = False) -> list[KubeObject]:
     """The initial objects. consolidates: nodes have instance types, named as their
     groups, that have prices; those of SPOT_GROUP may be taken back; a changed template
-    changes no machine by itself."""
+    changes no machine by itself. steers: more nodes, with pods that fill a part of each."""
     groups = [
         cluster_objects.machine_deployment(
             name,
-            each.size,
+            STEERED_SIZES[name] if steers else each.size,
             each.least,
             each.most,
             cpu=each.cpu,
@@ -134,6 +139,7 @@ def objects(*, consolidates: bool = False) -> list[KubeObject]:
     ]
     return [
         *groups,
+        *([cluster_objects.deployment("half", replicas=9, cpu="900m", memory="128Mi")] * steers),
         cluster_objects.deployment("web", replicas=3, cpu="700m", memory="128Mi"),
         cluster_objects.pdb("web", max_unavailable=1),
         cluster_objects.deployment("tiny", replicas=3, cpu="250m", memory="128Mi"),
@@ -152,10 +158,11 @@ def policy(
     reports: bool,
     prices: Mapping[str, int] | None = None,
     at_once: bool = False,
+    steering: bool = True,
 ) -> str:
     """The document in force. options: added to OPTIONS. reports: with notifications and recorded
     decisions. prices: of nodes; where they are given, nodes are replaced. at_once: replacements
-    begin when they are first wanted. JSON is valid YAML."""
+    begin when they are first wanted. steering: whether nodes are marked. JSON is valid YAML."""
     groups = [
         {
             "provider": "clusterapi",
@@ -178,13 +185,15 @@ def policy(
                 "options": {**OPTIONS, **(CONSOLIDATING if prices else {}), **options},
                 "nodeGroups": groups,
                 **(REPORTS if reports else {}),
-                **(_consolidation(prices, at_once=at_once) if prices else {}),
+                **(_consolidation(prices, at_once=at_once, steering=steering) if prices else {}),
             },
         }
     )
 
 
-def _consolidation(prices: Mapping[str, int], *, at_once: bool) -> Mapping[str, Any]:
+def _consolidation(
+    prices: Mapping[str, int], *, at_once: bool, steering: bool
+) -> Mapping[str, Any]:
     on_demand = {
         name: (2 if name == SPOT_GROUP else 1) * price / 100 for name, price in prices.items()
     }
@@ -196,6 +205,10 @@ def _consolidation(prices: Mapping[str, int], *, at_once: bool) -> Mapping[str, 
         },
         "spot": {},
         "nodeLifecycle": LIFECYCLE,
-        "consolidation": {**CONSOLIDATION, **({"confirmAfter": "0s"} if at_once else {})},
+        "consolidation": {
+            **CONSOLIDATION,
+            **({"confirmAfter": "0s"} if at_once else {}),
+            "steering": steering,
+        },
         "disruptionBudgets": [{"name": "all", "nodes": 2}],
     }

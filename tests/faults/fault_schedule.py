@@ -87,7 +87,8 @@ class Weather:
     """strikes: scheduled faults; down, flaky: door -> until when it fails always, or sometimes;
     tricks: for the next sent messages.
 
-    skew: the maximum error, in seconds, of a process clock. dice: for flaky doors and skews.
+    skew: the maximum error, in seconds, of a process clock. admission: by path and body of a
+    change, the refusal by a webhook, which stays when faults stop. dice: for flaky doors and skews.
     """
 
     def __init__(self, clock: Callable[[], float], dice: Random) -> None:
@@ -97,6 +98,7 @@ class Weather:
         self.flaky: dict[str, float] = {}
         self.tricks: list[Callable[[Message], Sequence[Message]]] = []
         self.skew = 0.0
+        self.admission: Callable[[str, bytes], Response | None] = lambda *_: None
 
     def clear(self) -> None:
         """Stops all faults."""

@@ -16,7 +16,7 @@ import msgspec
 
 from chalicelib.cluster.client import KubeClient
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.memory import Replacement
+from chalicelib.model.memory import Horizon, Replacement
 from chalicelib.model.operation import BROKEN, Operation
 from chalicelib.model.quantity import parse_duration
 from chalicelib.policy.settings.cluster_policy import Policy
@@ -47,6 +47,7 @@ from tests.faults.io_interceptor import Doors, IoInterceptor, Process
 from tests.faults.objects import NOTICE, conditions_of, created_at, is_ready, taint_of
 from tests.faults.replacement_audit import AuditedNode, ReplacementAudit, ReplacementLimits
 from tests.faults.stalls import Stalls
+from tests.faults.steering_audit import SteeringAudit
 from tests.faults.watched_vendor import WatchedVendor
 
 _TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
@@ -76,6 +77,7 @@ class FaultWorld(LocalWorld):
         self._rows: tuple[int, Mapping[str, Replacement]] = -1, {}
         self._audited: tuple[tuple[int, ...], Mapping[str, AuditedNode]] = (), {}
         self._left = -1, set[str]()
+        self._planned: tuple[int, tuple[list[Operation], Horizon | None]] = -1, ([], None)
         self._accounts = tuple(accounts)
         super().__init__(
             quick=True, pace=pace, grain=grain, clouds=cast(Sequence[CloudBeside], self._accounts)
@@ -116,6 +118,18 @@ class FaultWorld(LocalWorld):
             float(lifecycle["maxUnhealthy"].rstrip("%")) / 100,
         )
         audit.due_nodes = DueNodesAudit(self.clock, audit.fault, due, self.audited_nodes)
+
+    def audit_steering(self) -> None:
+        """Lets the audit follow horizons and marks."""
+        self.audit.steering = SteeringAudit(
+            self.clock, self.audit.fault, self.audit.count, self.audited_nodes, self._horizon
+        )
+
+    def _horizon(self) -> tuple[list[Operation], Horizon | None]:
+        if self._planned[0] != self.changes:
+            horizon = self.store.memory.look(self.name).consolidation.horizon
+            self._planned = self.changes, (list(self.operations()), horizon)
+        return self._planned[1]
 
     def _replacements(self) -> tuple[Mapping[str, Replacement], Mapping[str, AuditedNode]]:
         if self._rows[0] != self.changes:
@@ -357,6 +371,8 @@ class WatchedApi:
         audit, weather = self._world.audit, self._world.weather
 
         def call() -> Response:
+            if method == "PATCH" and (refusal := weather.admission(target, body)) is not None:
+                return refusal
             watch = audit.watch(method, target, body)
             made = self._api.handle(method, target, headers, body, certificate)
             audit.saw(watch, made)

@@ -32,11 +32,12 @@ class Broken(AssertionError):
 
 class FaultRun:
     """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates:
-    whether nodes are replaced, or taken back by their vendor, fall sick and grow old. age: of the
-    first nodes then, seconds. options: added to those of the policy.
+    whether nodes are replaced, or taken back by their vendor, fall sick and grow old; steers: in a
+    larger cluster, whose scheduler is steered by marks. age: of the first nodes then, seconds.
+    options: added to those of the policy.
 
-    mode, bounds, prices: the policy. made: a counter for names. steps: number of steps. silent:
-    nodes whose kubelet does not report. notices: node -> when its vendor takes its machine.
+    mode, bounds, prices, steering: the policy. made: a counter for names. steps: number of steps.
+    silent: nodes whose kubelet does not report. notices: node -> when its vendor takes its machine.
     """
 
     def __init__(
@@ -44,22 +45,26 @@ class FaultRun:
         seed: int = 0,
         *,
         consolidates: bool = False,
-        age: float = cluster.AGE,
+        steers: bool = False,
+        age: float | None = None,
         **options: object,
     ) -> None:
         self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
         self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
         if consolidates:
-            self.bounds = dict(cluster.CONSOLIDATED_BOUNDS)
+            self.bounds = dict(cluster.STEERED_BOUNDS if steers else cluster.CONSOLIDATED_BOUNDS)
         self.prices = dict(cluster.PRICES)
         self.mode, self.made, self.steps = "active", 0, 0
         self.silent: set[str] = set()
         self.notices: dict[str, float] = {}
         self._reports, self._at_once = seed % REPORTS_ITSELF == 0, seed % BEGINS_AT_ONCE == 0
-        self.consolidates = consolidates
-        self._age = age if consolidates else 0.0
+        self.consolidates, self.steers, self.steering = consolidates, steers, True
+        first_age = cluster.STEERED_AGE if steers else cluster.AGE
+        self._age = (first_age if age is None else age) if consolidates else 0.0
         if consolidates:
             self.world.audit_replacements()
+        if steers:
+            self.world.audit_steering()
         self._options: dict[str, Any] = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0, **options}
 
     def __enter__(self) -> Self:
@@ -68,11 +73,12 @@ class FaultRun:
         for name, (least, most) in self.bounds.items():
             self.world.audit.note_bounds(name, least, most)
         self.apply_policy()
-        self.world.seed(*cluster.objects(consolidates=self.consolidates))
+        self.world.seed(*cluster.objects(consolidates=self.consolidates, steers=self.steers))
         self.world.scheduled = False
         self.world.step(self._age)
         self.world.scheduled = True
-        self.world.step(90.0)
+        if not self.steers:  # else the first pass writes marks, and faults come before it
+            self.world.step(90.0)
         return self
 
     def __exit__(
@@ -95,6 +101,7 @@ class FaultRun:
             reports=self._reports,
             prices=prices,
             at_once=self._at_once,
+            steering=self.steering,
         )
         self.world.apply_policy(document)
 

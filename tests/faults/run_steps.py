@@ -12,7 +12,7 @@ from random import Random
 
 from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.virtual_sqs import late, lost, twice
-from tests.faults import node_events, user_actions
+from tests.faults import mark_events, node_events, user_actions
 from tests.faults.cluster import GROUPS
 from tests.faults.fault_schedule import API, FAIL, KILL, LOSE, PAUSE, QUEUE, TABLE, Strike
 from tests.faults.run_state import FaultRun
@@ -222,6 +222,14 @@ def a_node(m: FaultRun, dice: Random) -> str:
     return f"{said}; {_pass(m, dice.choice((15.0, 30.0, 60.0, 75.0)))}" if said else ""
 
 
+def a_mark(m: FaultRun, dice: Random) -> str:
+    """Lets something happen to the marks of nodes."""
+    (rule,) = dice.choices(
+        [rule for _, rule in mark_events.RULES], [weight for weight, _ in mark_events.RULES]
+    )
+    return rule(m, dice)
+
+
 def a_user(m: FaultRun, dice: Random) -> str:
     """Runs a user action."""
     return user_actions.any_rule(m, dice)
@@ -251,9 +259,13 @@ RULES: tuple[tuple[int, Rule], ...] = (
 CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((8, market), (7, a_node))
 """Further ones of runs in which nodes are replaced, which needs some quiet."""
 
+STEERING: tuple[tuple[int, Rule], ...] = ((16, a_mark), (20, while_))
+"""Further ones of runs in which the scheduler is steered: a horizon takes many passes."""
+
 
 def any_step(m: FaultRun, dice: Random) -> str:
     """Runs any rule."""
     rules = (*RULES, *CONSOLIDATING) if m.consolidates else RULES
+    rules = (*rules, *STEERING) if m.steers else rules
     (rule,) = dice.choices([rule for _, rule in rules], [weight for weight, _ in rules])
     return rule(m, dice)

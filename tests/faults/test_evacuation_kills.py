@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ KINDS = {
     "end": ("act_clusterapi", "transact_write_items"),
 }
 """Kinds of writes, with the function and words that only they have."""
-QUIET = {"scaleDownUnneededTime": "3h", "scaleDownUnreadyTime": "3h"}
+QUIET: dict[str, Any] = {"scaleDownUnneededTime": "3h", "scaleDownUnreadyTime": "3h"}
 
 
 def evacuated(*strikes: Strike) -> list[str]:

@@ -14,14 +14,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.amounts import examples
+from tests.faults.mark_checks import SWITCHES
 from tests.faults.run import play
 from tests.faults.stateful import StatefulFaults
 
-SEEDS, PER_TEST = 25, 5
+SEEDS, PER_TEST = 30, 5
 SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
 HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
-REPLACING_SEEDS, PER_REPLACING_TEST = 75, 25
+REPLACING_SEEDS, PER_REPLACING_TEST = 50, 25
 SLOW_REPLACING_SEEDS = 20_000
+STEERED_SEEDS, PER_STEERED_TEST = 20, 10
+SLOW_STEERED_SEEDS, PER_SLOW_STEERED_TEST = 220, 20
 REPLACED = (
     "nodes bought by replacements",
     "nodes drained by replacements",
@@ -33,6 +36,9 @@ REPLACED = (
     "node gone as expired",
     "node gone as drifted",
 )
+
+STEERED = ("drains of a horizon planned", "marks refused", "marks stripped", "marks taken off")
+TAKEN_BACK = tuple(f"marks taken back by {switch}" for switch in SWITCHES)
 
 
 def _hold(first: int, count: int, *, consolidates: bool = False) -> None:
@@ -47,6 +53,19 @@ def _hold(first: int, count: int, *, consolidates: bool = False) -> None:
     assert all(seen[what] for what in happen), seen
 
 
+def _hold_steered(first: int, count: int) -> None:
+    """Runs these seeds with steering: at least half of them have a horizon and its marks."""
+    seen, marking = Counter[str](), 0
+    for seed in range(first, first + count):
+        played = play(seed, steers=True)
+        assert not played.broken, played.broken
+        seen.update(played.counts)
+        marking += {"horizons begun", "marks written"} <= played.counts.keys()
+    assert 2 * marking >= count, seen
+    assert all(seen[what] for what in STEERED), seen
+    assert any(seen[what] for what in TAKEN_BACK), seen
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
 def test_invariants_hold_under_random_faults(first: int) -> None:
     _hold(first, PER_TEST)
@@ -55,6 +74,17 @@ def test_invariants_hold_under_random_faults(first: int) -> None:
 @pytest.mark.parametrize("first", range(0, REPLACING_SEEDS, PER_REPLACING_TEST))
 def test_invariants_hold_under_random_faults_while_nodes_are_replaced(first: int) -> None:
     _hold(first, PER_REPLACING_TEST, consolidates=True)
+
+
+@pytest.mark.parametrize("first", range(0, STEERED_SEEDS, PER_STEERED_TEST))
+def test_invariants_hold_under_random_faults_while_the_scheduler_is_steered(first: int) -> None:
+    _hold_steered(first, PER_STEERED_TEST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(STEERED_SEEDS, SLOW_STEERED_SEEDS, PER_SLOW_STEERED_TEST))
+def test_invariants_hold_in_hundreds_of_runs_that_steer_the_scheduler(first: int) -> None:
+    _hold_steered(first, PER_SLOW_STEERED_TEST)
 
 
 @pytest.mark.slow

@@ -262,6 +262,8 @@ def bounds(m: FaultRun, dice: Random) -> str:
 
 def mode(m: FaultRun, dice: Random) -> str:
     """Changes the mode of the cluster to off, shadow or active."""
+    if m.world.audit.steering is not None:
+        m.world.audit.steering.switches += 1
     m.mode = "active" if m.mode != "active" else dice.choice(("shadow", "off"))
     m.apply_policy()
     return f"policy: mode {m.mode}"
