@@ -234,8 +234,8 @@ def _horizon_ends(fact: str, facts: PassFacts) -> list[Event]:
     old = facts.horizon
     if old is None or horizon_view(facts.plan) is not None:
         return []
-    gone = len(set(old.going).difference(node_names(facts.plan)))
-    message = f"Horizon {old.id} is over: {gone} of {len(old.going)} nodes have gone"
+    gone = old.gone + len(set(old.going).difference(node_names(facts.plan)))
+    message = f"Horizon {old.id} is over: {gone} of {old.gone + len(old.going)} nodes have gone"
     return facts.status_event(f"{fact} {old.id}", "ConsolidationHorizon", message, NORMAL)
 
 

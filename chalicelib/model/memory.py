@@ -444,7 +444,7 @@ class Horizon(msgspec.Struct, frozen=True, omit_defaults=True):
     levels stay and keep room for pods that may be nowhere else. end: price at its end, millionths
     an hour. batch: the nodes whose marks the last pass was about to write, in this order; refused:
     node -> how often its mark did not come although those after it came, or was taken away;
-    missing: passes that have seen no mark at all."""
+    missing: passes that have seen no mark at all. gone: how many nodes have left by now."""
 
     id: str
     since: float
@@ -454,6 +454,7 @@ class Horizon(msgspec.Struct, frozen=True, omit_defaults=True):
     batch: tuple[str, ...] = ()
     refused: dict[str, int] = {}
     missing: int = 0
+    gone: int = 0
 
 
 class ConsolidationMemory(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -255,7 +255,7 @@ class HorizonReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where consolidation ends if nothing changes. since: when it was decided, epoch seconds.
     levels: node -> number of its marks (0: none, marks are not written); price: an hour, of all
     priced nodes now; end: the same when the marked nodes have gone. going: the nodes that go.
-    marked: how many nodes have their marks."""
+    marked: how many nodes have their marks; gone: how many have left since."""
 
     id: str
     since: float
@@ -265,6 +265,7 @@ class HorizonReport(msgspec.Struct, frozen=True, omit_defaults=True):
     going: tuple[str, ...] = ()
     marked: int = 0
     currency: str = ""
+    gone: int = 0
 
 
 class ConsolidationReport(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -150,7 +150,7 @@ def _horizon_tiles(plan: Plan) -> list[Tile]:
     if not view.would:
         notes.append(f"{report.marked} marked")
     if view.gone:
-        notes.append(f"{view.gone} of {len(report.going)} gone")
+        notes.append(f"{view.gone} of {view.gone + view.leaving} gone")
     notes.append(f"at the end {money(report.end, report.currency)} an hour")
     return [Tile(f"Nodes that {view.would}leave", str(view.leaving), " · ".join(notes))]
 

@@ -140,7 +140,8 @@ def horizon_view(plan: Plan | None) -> HorizonView | None:
     leaving = len(set(horizon.going).intersection(node_names(plan)))
     staying = plan.health.registered - leaving
     would = "would " if plan.consolidation.mode == ConsolidationMode.SHADOW.value else ""
-    return HorizonView(horizon, leaving, staying, len(horizon.going) - leaving, would)
+    gone = horizon.gone + len(horizon.going) - leaving
+    return HorizonView(horizon, leaving, staying, gone, would)
 
 
 # -- nodes

@@ -11,12 +11,12 @@ import pytest
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import ConsolidationMemory, Memory, NodeMemory
 from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import PodDisruptionBudget, Snapshot
 from chalicelib.plan.removal.consolidation.patience import Patience
 from chalicelib.plan.removal.consolidation.steering import HorizonPass
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
 from tests.benchmarks.consolidation_world import Outscaler
-from tests.builders import NOW
+from tests.builders import NOW, having
 from tests.unit.plan.consolidation_fixture import grouped, machines
 from tests.unit.plan.steering_stage import (
     ONE_AT_A_TIME,
@@ -25,6 +25,7 @@ from tests.unit.plan.steering_stage import (
     halves,
     in_the_world,
     pool_of,
+    report_of,
     steering,
 )
 
@@ -201,3 +202,37 @@ def test_owner_without_moves_in_memory_is_no_error() -> None:
     owners = {f"default/ReplicaSet/{name}": () for name in ("rs", "app", "")}
     remembering(stage, moves=owners)
     assert len(stage.play().going) == 19
+
+
+def test_load_that_falls_while_nodes_leave_lets_more_of_them_leave() -> None:
+    stage = SteeringStage(pool_of(halves(80)), steering(more=ONE_AT_A_TIME)).play(3)
+    first = stage.horizon
+    assert first is not None
+    staying = [node.name for node in stage.world.snapshot().nodes if node.name not in first.going]
+    for pod in stage.world.snapshot().pods:
+        if pod.node in staying[::2]:
+            stage.world.end_pod(pod.key)
+    stage.play(10)
+    assert stage.horizon is not None
+    assert stage.horizon.id != first.id
+    assert stage.horizon.end < first.end
+
+
+def test_own_drains_are_no_change_of_the_cluster() -> None:
+    stage = SteeringStage(pool_of(halves(80)), steering(more=ONE_AT_A_TIME)).play(30)
+    assert len(set(stage.ids)) == 1
+    assert sum(map(len, stage.removals)) == 29
+    report = report_of(stage.plans[-1])
+    assert report is not None
+    assert report.gone == 28
+
+
+def test_nodes_that_share_a_pod_disruption_budget_leave_one_after_the_other() -> None:
+    """The budget allows a disruption every half hour, so the last waits for hours."""
+    stage = SteeringStage(pool_of(halves())).play()
+    budget = PodDisruptionBudget("default", "rs", having(app="rs"), 0)
+    for turn in range(24):
+        stage.world.set_budgets(msgspec.structs.replace(budget, allowed=2 * (turn % 3 == 2)))
+        stage.play(1, 600.0)
+    removed = [len(nodes) for nodes in stage.removals]
+    assert removed[1:] == [0, 0, 1] * 8

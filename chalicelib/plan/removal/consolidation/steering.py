@@ -106,6 +106,7 @@ class HorizonPass:
             for _, candidate in sorted(self._leavable.items())
             if pdbs.exhausted(candidate.limited) is None
         ]
+        self._free_of_budgets = {candidate.node.name for candidate in self._searchable}
         before = state.memory.consolidation
         self.searched, self.searched_at = before.searched, before.horizon_at
         self.horizon = self._standing(before.horizon) if self.is_on else None
@@ -168,6 +169,7 @@ class HorizonPass:
         going = tuple(
             name for name in horizon.going if name in may_leave or self._keeps_mark(name, horizon)
         )
+        vanished = [name for name in horizon.going if name not in self._nodes]
         left = set(going)
         was_going = set(horizon.going)
         levels = {
@@ -184,6 +186,7 @@ class HorizonPass:
                 levels={} if is_stripped else levels,
                 refused={name: times for name, times in refused.items() if name in levels},
                 missing=missing,
+                gone=horizon.gone + len(vanished),
             )
         )
 
@@ -273,7 +276,7 @@ class HorizonPass:
         """Return whether a node that leaves is in a drain, or may go later than now."""
         horizon = self.horizon
         assert horizon is not None
-        now = {candidate.node.name for candidate in ready}
+        now = {candidate.node.name for candidate in ready} & self._free_of_budgets
         return bool(horizon.batch) or not now.issuperset(horizon.going)
 
     # --- another horizon
@@ -283,21 +286,24 @@ class HorizonPass:
         now = self._state.now
         if not self.is_on or 0 <= now - self.searched_at < SEARCH_AFTER:
             return
-        measures = self._measures()
-        if self.horizon is not None and not stuck and not _moved(self.searched, measures):
+        if self.horizon is not None and not stuck and not _moved(self.searched, self._measures()):
             return
-        candidates = self._searchable
-        self.searched, self.searched_at = measures, now
+        self.horizon = self._next(stuck=stuck)
+        self.searched, self.searched_at = self._measures(), now
+
+    def _next(self, *, stuck: bool) -> Horizon | None:
+        """Return the horizon after a search: the one that stands, if no other is better."""
+        candidates, standing = self._searchable, self.horizon
         ending = None
-        if candidates and (self.horizon is not None or len(candidates) > MOST_CANDIDATES):
+        if candidates and (standing is not None or len(candidates) > MOST_CANDIDATES):
             ending = self._search(candidates)
         going = self._worth(ending) if ending is not None else ()
-        if self.horizon is not None and set(going) == set(self.horizon.going):
-            return
-        standing = self.horizon.going if self.horizon is not None and not stuck else ()
-        if standing and self._end(going) >= self._end(standing) * (1 - CHEAPER):
-            return
-        self.horizon = self._begun(going, ending) if ending is not None and going else None
+        if standing is not None:
+            is_same = set(going) == set(standing.going) - self._state.leaving
+            needed_end = self._end(standing.going) * (1 - CHEAPER)
+            if is_same or (not stuck and self._end(going) >= needed_end):
+                return standing
+        return self._begun(going, ending) if ending is not None and going else None
 
     def _search(self, candidates: Sequence[Candidate]) -> Ending:
         limits = standing_limits_of(self._state, self._removal_limits, candidates)
@@ -306,11 +312,11 @@ class HorizonPass:
         ).ending()
 
     def _measures(self) -> tuple[int, ...]:
-        """Return cpu and memory that pods on nodes request, the number of nodes, and their
-        price."""
+        """Return cpu and memory that pods request, evicted ones once, the number of nodes with
+        those that have gone by the horizon, and the prices of groups: what drains do not change."""
         occupancy = self._state.occupancy
         classes = self._state.snapshot.classes
-        pods = np.bincount(occupancy.cls[occupancy.where >= 0], minlength=len(classes))
+        pods = np.bincount(occupancy.cls[~occupancy.dying], minlength=len(classes))
         requests = [
             sum(
                 count * cls.requests.get(name, 0)
@@ -318,14 +324,17 @@ class HorizonPass:
             )
             for name in (CPU, MEMORY)
         ]
-        return (*requests, len(self._nodes), self._price())
+        gone = self.horizon.gone if self.horizon is not None else 0
+        prices = sum(price.now for price in self._costs.groups.values())
+        return (*requests, len(self._nodes) + gone, prices)
 
     def _price(self) -> int:
         return sum(cost.now for cost in self._costs.nodes.values())
 
     def _end(self, going: Collection[str]) -> int:
-        """Return the price when these nodes have gone."""
-        return self._price() - sum(self._costs.nodes[name].now for name in going)
+        """Return the price when these nodes have gone, and those that are on their way."""
+        gone = {*going, *self._state.leaving} & self._costs.nodes.keys()
+        return self._price() - sum(self._costs.nodes[name].now for name in gone)
 
     def _worth(self, ending: Ending) -> tuple[str, ...]:
         """Return the nodes of the pools in which leaving is worth the disruption."""
@@ -389,11 +398,14 @@ class HorizonPass:
         held_since = 0.0
         reason = verdicts.get(name)
         leaves = self.horizon is not None and name in self.horizon.going
+        is_budget = (
+            reason is not None and reason.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
+        )
+        is_behind_others = is_budget and name in self._free_of_budgets
         if leaves and reason is not None and reason.code is ReasonCode.MARKS_AWAITED:
             held_since = before.held_since
-        elif leaves and reason is not None and reason.code in _HOLDS:
+        elif leaves and reason is not None and reason.code in _HOLDS and not is_behind_others:
             held_since = min(before.held_since or now, now)
-            is_budget = reason.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
             if now - held_since >= (HELD_BY_BUDGET if is_budget else HELD):
                 stays_until, held_since = now + STAYS_FOR, 0.0
         stays_until = self._stays_until.get(name, stays_until)
@@ -421,6 +433,7 @@ class HorizonPass:
             levels=horizon.levels,
             going=horizon.going,
             marked=len(horizon.levels) - len(horizon.batch),
+            gone=horizon.gone,
             currency=self._costs.currency,
         )
 

@@ -169,6 +169,7 @@ class _Pass:
     def _steered(self, horizon_pass: HorizonPass, candidates: list[Candidate]) -> list[Candidate]:
         """Let nodes of the horizon go, or decide another one; returns the candidates that are
         searched without marks: all if none stands."""
+        horizon_pass.decide(stuck=False)
         ready = horizon_pass.ready(candidates)
         self.verdicts |= horizon_pass.verdicts(candidates)
         if ready:
@@ -179,10 +180,8 @@ class _Pass:
             if solution is not None:
                 self.moves, solution = moves_of(search, solution)
             self.verdicts |= search.shortage_reasons(solution)
-        stuck = bool(ready) and not self.moves and not horizon_pass.waits(ready)
-        if not self.moves or not self.acts:
-            horizon_pass.decide(stuck=stuck)
-            self.verdicts |= horizon_pass.verdicts([] if ready else candidates)
+        if ready and not self.moves and not horizon_pass.waits(ready):
+            horizon_pass.decide(stuck=True)
         if horizon_pass.horizon is None:
             self.steered = horizon_pass.steered
             return candidates
