@@ -188,8 +188,8 @@ class HorizonPass:
         )
 
     def _review(self, horizon: Horizon) -> tuple[dict[str, int], int]:
-        """Return how often nodes have refused or lost their marks, and after how many passes no mark
-        was there. The last pass has written its batch in order, until its time was over."""
+        """Return how often nodes have refused or lost their marks, and after how many passes no
+        mark was there. The last pass has written its batch in order, until its time was over."""
         names = sorted(name for name in horizon.levels if name not in self._state.leaving)
         unmarked = [name for name in names if not self._has_mark(name, horizon)]
         if not unmarked or self._state.memory.watching_since:
