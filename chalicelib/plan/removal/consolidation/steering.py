@@ -108,9 +108,7 @@ class HorizonPass:
         ]
         before = state.memory.consolidation
         self.searched, self.searched_at = before.searched, before.horizon_at
-        self.horizon = self._standing(before.horizon) if self.is_on else None
-        if self.horizon is not None and not self.horizon.going:
-            self.horizon = None
+        self.horizon = self._standing(before.horizon) if self.is_on and before.horizon else None
 
     @property
     def is_on(self) -> bool:
@@ -142,12 +140,11 @@ class HorizonPass:
         """Return whether a disruption budget of 0 keeps all nodes of a pool for more than an
         hour."""
         rooms = self._removal_limits.disruption_room(pool, DisruptionReason.CONSOLIDATION)
-        ends = [
-            float(reason.params.get("until", math.inf))
+        soon = self._state.now + HELD_BY_BUDGET
+        return any(
+            reason.params["limit"] == 0 and float(reason.params.get("until", math.inf)) > soon
             for _, reason in rooms
-            if reason.params["limit"] == 0
-        ]
-        return any(end > self._state.now + HELD_BY_BUDGET for end in ends)
+        )
 
     def _stays(self, name: str) -> bool:
         until = self._state.memory.nodes.get(name, NodeMemory()).stays_until
@@ -155,33 +152,29 @@ class HorizonPass:
 
     # --- the horizon that stands
 
-    def _standing(self, horizon: Horizon | None) -> Horizon | None:
+    def _standing(self, horizon: Horizon) -> Horizon | None:
         """Return the last horizon without nodes that are gone, must stay or have refused their
-        marks, and with what is to be written now."""
-        if horizon is None:
-            return None
+        marks, and with what is to be written now; None if no node leaves any more."""
         refused, missing = self._review(horizon)
         dropped = {name for name, times in refused.items() if times >= TRIES}
-        until = self._state.now + STAYS_FOR
-        self._stays_until |= dict.fromkeys(dropped & set(horizon.going), until)
+        self._stays_until = dict.fromkeys(dropped, self._state.now + STAYS_FOR)
         may_leave = self._leavable.keys() - dropped
         going = tuple(
             name for name in horizon.going if name in may_leave or self._keeps_mark(name, horizon)
         )
-        left = set(going)
-        was_going = set(horizon.going)
+        if not going:
+            return None
+        dropped |= set(horizon.going) - set(going)
         levels = {
             name: level
             for name, level in horizon.levels.items()
             if name in self._pool_of and name not in dropped
-            if name in left or name not in was_going
         }
-        is_stripped = missing >= TRIES
         return self._with_batch(
             msgspec.structs.replace(
                 horizon,
                 going=going,
-                levels={} if is_stripped else levels,
+                levels=levels if missing < TRIES else {},
                 refused={name: times for name, times in refused.items() if name in levels},
                 missing=missing,
             )
@@ -254,8 +247,7 @@ class HorizonPass:
         if horizon is None:
             return {}
         going = set(horizon.going)
-        wanted = len(horizon.levels)
-        awaited = Reason.of(ReasonCode.MARKS_AWAITED, marked=wanted - len(horizon.batch), of=wanted)
+        awaited = Reason.of(ReasonCode.MARKS_AWAITED, marked=horizon.marked, of=len(horizon.levels))
         stays = Reason.of(ReasonCode.STAYS_AT_THE_END, going=len(going), end=horizon.end / MICRO)
         return {
             candidate.node.name: awaited if candidate.node.name in going else stays
@@ -288,22 +280,17 @@ class HorizonPass:
             return
         candidates = self._searchable
         self.searched, self.searched_at = measures, now
-        ending = None
+        ending = Ending((), frozenset())
         if candidates and (self.horizon is not None or len(candidates) > MOST_CANDIDATES):
-            ending = self._search(candidates)
-        going = self._worth(ending) if ending is not None else ()
-        if self.horizon is not None and set(going) == set(self.horizon.going):
-            return
-        standing = self.horizon.going if self.horizon is not None and not stuck else ()
-        if standing and self._end(going) >= self._end(standing) * (1 - CHEAPER):
-            return
-        self.horizon = self._begun(going, ending) if ending is not None and going else None
-
-    def _search(self, candidates: Sequence[Candidate]) -> Ending:
-        limits = standing_limits_of(self._state, self._removal_limits, candidates)
-        return HorizonSearch(
-            self._state, self._simulated, self._costs, candidates, limits, self._over
-        ).ending()
+            limits = standing_limits_of(self._state, self._removal_limits, candidates)
+            ending = HorizonSearch(
+                self._state, self._simulated, self._costs, candidates, limits, self._over
+            ).ending()
+        going = self._worth(ending)
+        standing = self.horizon.going if self.horizon is not None else ()
+        is_dearer = self._end(going) >= self._end(standing) * (1 - CHEAPER)
+        if set(going) != set(standing) and (stuck or not standing or not is_dearer):
+            self.horizon = self._begun(going, ending) if going else None
 
     def _measures(self) -> tuple[int, ...]:
         """Return cpu and memory that pods on nodes request, the number of nodes, and their
@@ -343,12 +330,12 @@ class HorizonPass:
 
     def _begun(self, going: Sequence[str], ending: Ending) -> Horizon:
         levels = self._levels(going, ending)
-        consolidation = self._settings
+        shows_only = self._settings.mode is ConsolidationMode.SHADOW
         text = "\n".join([str(self._state.now), *going])
         horizon = Horizon(
             id=hashlib.sha256(text.encode()).hexdigest()[:8],
             since=self._state.now,
-            levels=levels if consolidation.mode is not ConsolidationMode.SHADOW else {},
+            levels={} if shows_only else levels,
             going=tuple(going),
             end=self._end(going),
         )
@@ -419,7 +406,7 @@ class HorizonPass:
             end=self._end(horizon.going) / MICRO,
             levels=horizon.levels,
             going=horizon.going,
-            marked=len(horizon.levels) - len(horizon.batch),
+            marked=horizon.marked,
             currency=self._costs.currency,
         )
 
