@@ -456,6 +456,11 @@ class Horizon(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: int = 0
     gone: int = 0
 
+    @property
+    def marked(self) -> int:
+        """Return how many marks were there before that pass."""
+        return len(self.levels) - len(self.batch)
+
 
 class ConsolidationMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """What consolidation remembers beside replacements. digest: of what the last search without a

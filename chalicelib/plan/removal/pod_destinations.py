@@ -299,14 +299,16 @@ class IncrementalPodTopology:
     def gone(self, row: int) -> None:
         """Remove a node that was leaving; it does not count as a domain any more."""
         self._simulated.remove_node(row)
-        for sums, _, _ in self._even:
-            sums.admit(row, eligible=False)
+        for sums, counting, _ in self._even:
+            if counting[row]:  # the others never count it
+                sums.admit(row, eligible=False)
 
     def stay(self, row: int, *, is_open: bool) -> None:
         """Undo `leave` and `gone` for a node that stays."""
         self._simulated.restore_node(row, is_open=is_open)
         for sums, counting, _ in self._even:
-            sums.admit(row, eligible=bool(counting[row]))
+            if counting[row]:
+                sums.admit(row, eligible=True)
 
     def allows(self, cls: int, row: int) -> bool:
         """Return whether the rules allow one more pod of a class on a row."""

@@ -37,11 +37,11 @@ def taint_updates(
     mark: str = "",
 ) -> tuple[TaintUpdate, ...]:
     """Return first the removals of stale hard taints, then the removals of soft taints, then the
-    new soft taints, then the marks that change; each sorted by node name. unneeded: names of the
-    nodes that are unneeded after this pass. levels: node -> number of its marks, where not 0; mark:
-    the value of new ones. Nodes of open operations, and of groups that could not be read or are not
-    autoscaled, are not touched. passes/soft_taints.py limits how many soft taints are written per
-    pass."""
+    new soft taints, then the marks that change, new ones first, as Horizon.batch expects; each
+    sorted by node name. unneeded: names of the nodes that are unneeded after this pass. levels:
+    node -> number of its marks, where not 0; mark: the value of new ones. Nodes of open operations,
+    and of groups that could not be read or are not autoscaled, are not touched.
+    passes/soft_taints.py limits how many soft taints are written per pass."""
     open_operations = [operation for operation in state.memory.operations if operation.is_open]
     busy = {target.node for operation in open_operations for target in operation.spec.targets}
     readable = {group.id for group in state.groups.values() if not group.group.error}

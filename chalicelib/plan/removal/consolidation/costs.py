@@ -21,6 +21,7 @@ import numpy as np
 
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.node import Node
+from chalicelib.model.plan import PoolCost
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.pending_pods import is_expendable
@@ -161,6 +162,20 @@ class Costs:
     def pools_of(self, names: Iterable[str]) -> set[str]:
         """Return the pools of the priced ones of these nodes."""
         return {self.nodes[name].pool for name in names if name in self.nodes}
+
+    def report(self) -> tuple[PoolCost, ...]:
+        """Return what the pools cost, for the plan."""
+        return tuple(
+            PoolCost(
+                pool=name,
+                price=total.price / MICRO,
+                disruption=total.disruption / MICRO,
+                rate=round(self.rate(name), 9),
+                unpriced=total.unpriced,
+                currency=self.currency,
+            )
+            for name, total in self.pools.items()
+        )
 
     def not_worth(
         self, saves: int, names: Sequence[str], part: Fraction | int = 1, *, stands: bool = False

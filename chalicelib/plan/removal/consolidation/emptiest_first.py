@@ -23,31 +23,36 @@ class EmptiestFirst(PodDestinations):
     def __init__(self, simulated: SimulatedCluster, staying: Ints) -> None:
         super().__init__(simulated, staying, _NO_ROWS)
         columns = simulated.table.columns
-        names = [at for name in (CPU, MEMORY) if (at := columns.at(name)) is not None]
-        self._columns: Ints = np.array(names, dtype=np.int64)
+        self._columns = [at for name in (CPU, MEMORY) if (at := columns.at(name)) is not None]
         self._parts: Floats = 1.0 / np.maximum(simulated.table.allocatable[:, self._columns], 1.0)
+        self._allowed: dict[int, Ints] = {}  # rows that pass a request's constant predicates
 
     def stay(self, row: int) -> None:
         """Let one more node stay."""
         rows = np.append(self._preferred, row)
         self._preferred = rows
         self._kinds = (NodeKind(rows, in_turn=False),)
+        self._allowed.clear()
 
     def _find(self, kind: NodeKind, request: PodRequest) -> int | None:
-        return self._emptiest(kind.rows, request, request.allowed)
+        return self._emptiest(kind, request, self._simulated.open)
 
     def _find_by_rules(self, kind: NodeKind, request: PodRequest, cls: int) -> int | None:
-        return self._emptiest(kind.rows, request, request.allowed & self.neighbours.mask(cls))
+        return self._emptiest(kind, request, self._simulated.open & self.neighbours.mask(cls))
 
-    def _emptiest(self, rows: Ints, request: PodRequest, allowed: Bools) -> int | None:
+    def _emptiest(self, kind: NodeKind, request: PodRequest, allowed: Bools) -> int | None:
+        if id(request) not in self._allowed:
+            self._allowed[id(request)] = kind.rows[request.allowed[kind.rows]]
+        rows = self._allowed[id(request)]
         free = self._simulated.table.free
-        fits = (self._simulated.open & allowed)[rows]
+        fits = allowed[rows]
         for column, amount in request.needs:
             fits &= free[rows, column] >= amount
-        fitting = rows[fits]
-        if not len(fitting):
+        rows = rows[fits]
+        if not len(rows):
             return None
-        amounts = dict(request.needs)
-        need = np.array([amounts.get(column, 0) for column in self._columns.tolist()])
-        left = (free[fitting[:, None], self._columns] - need) * self._parts[fitting]
-        return int(fitting[int(left.sum(axis=1).argmax())])
+        needs = dict(request.needs)
+        left: Floats = np.zeros(len(rows))
+        for part, column in enumerate(self._columns):
+            left += (free[rows, column] - needs.get(column, 0)) * self._parts[rows, part]
+        return int(rows[int(left.argmax())])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from math import ceil
 from typing import NamedTuple
 
@@ -182,9 +183,7 @@ class HorizonSearch:
     def ending(self) -> Ending:
         """Return the cheapest end that was found."""
         simulated = self._simulated
-        staying = {
-            at for pool_room in self._pool_rooms.values() for at in self._cheapest(pool_room)
-        }
+        staying = set(chain.from_iterable(map(self._cheapest, self._pool_rooms.values())))
         tried = [at for at in self._order if at not in staying and self._may_gain[at]]
         open_rows = np.flatnonzero(simulated.open[: simulated.real])
         staying_rows = np.setdiff1d(open_rows, self._rows[tried])
@@ -193,7 +192,6 @@ class HorizonSearch:
         simulation = RemovalSimulation(
             simulated, budgets, open_rows, open_rows, destinations=places
         )
-        self._used = np.zeros(len(self._limits.room), dtype=np.int64)
         going: list[int] = []
         left = tried
         while left:
@@ -235,7 +233,7 @@ class HorizonSearch:
 
     def _leaves(self, simulation: RemovalSimulation, at: int, going: list[int]) -> bool:
         """Try one node beside those that leave already, and note it."""
-        no_purchase: Ints = np.zeros(self._limits.buying.shape[1], dtype=np.int64)
+        no_purchase: Ints = np.zeros(0, dtype=np.int64)
         if self._over() or self._limits.refusal(self._used, at, no_purchase) is not None:
             return False
         # Budgets delay evictions; they do not say where pods find room.

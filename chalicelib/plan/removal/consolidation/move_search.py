@@ -251,21 +251,6 @@ class ConsolidationSearch:
         self.trial.orders = EMPTIEST
         return self.verified(gone, self.no_purchase())
 
-    def shortage_reasons(self, solution: Solution | None) -> dict[str, Reason]:
-        """Return why each candidate stays that is not in this set."""
-        gone = set(solution.gone) if solution is not None else set[int]()
-        used = self.limits.used(sorted(gone), self.no_purchase())
-        reasons: dict[str, Reason] = {}
-        for at, candidate in enumerate(self.candidates):
-            if at in gone:
-                continue
-            refusal = self.limits.refusal(used, at, self.no_purchase())
-            pod = candidate.pods[0].key if candidate.pods else ""
-            what = "no node that stays takes its pods"
-            no_place = Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pod, what=what)
-            reasons[candidate.node.name] = refusal or no_place
-        return reasons
-
     def _removals(
         self, order: Sequence[int], destinations: PodDestinations | None = None
     ) -> list[int]:

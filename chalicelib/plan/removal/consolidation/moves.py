@@ -7,12 +7,15 @@ docs/reference/consolidation.md "Score".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.memory import Replacement
+from chalicelib.model.plan import Move, MovePurchase
 from chalicelib.model.reason import Reason
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.simulate import SimulatedRemoval
 
 
@@ -61,3 +64,31 @@ Judge = Callable[[Sequence[str], int], JudgedMove | Reason]
 was bought for them. Returns the move as the present snapshot allows it (score at least 0.8/k,
 minSavings, every order), or why it is not done any more. The simulated cluster is left
 unchanged."""
+
+
+def reported(
+    move: JudgedMove | Replacement,
+    purchases: Iterable[tuple[str, int, int]],
+    state: str,
+    replacement: str,
+    currency: str,
+    once: int = 0,
+) -> Move:
+    """Return a move as the plan states it. purchases: (group, nodes, price of one); once: what is
+    paid once, per hour."""
+    saves = move.price - move.cost
+    return Move(
+        nodes=move.nodes,
+        purchases=tuple(
+            MovePurchase(group, nodes, price / MICRO) for group, nodes, price in purchases
+        ),
+        price=move.price / MICRO,
+        saves=saves / MICRO,
+        disruption=move.disruption,
+        gain=(saves - move.disruption_price - once) / MICRO,
+        score=round(move.score, 4),
+        state=state,
+        pool=move.pool,
+        replacement=replacement,
+        currency=currency,
+    )

@@ -109,9 +109,7 @@ class HorizonPass:
         self._free_of_budgets = {candidate.node.name for candidate in self._searchable}
         before = state.memory.consolidation
         self.searched, self.searched_at = before.searched, before.horizon_at
-        self.horizon = self._standing(before.horizon) if self.is_on else None
-        if self.horizon is not None and not self.horizon.going:
-            self.horizon = None
+        self.horizon = self._standing(before.horizon) if self.is_on and before.horizon else None
 
     @property
     def is_on(self) -> bool:
@@ -143,12 +141,11 @@ class HorizonPass:
         """Return whether a disruption budget of 0 keeps all nodes of a pool for more than an
         hour."""
         rooms = self._removal_limits.disruption_room(pool, DisruptionReason.CONSOLIDATION)
-        ends = [
-            float(reason.params.get("until", math.inf))
+        soon = self._state.now + HELD_BY_BUDGET
+        return any(
+            reason.params["limit"] == 0 and float(reason.params.get("until", math.inf)) > soon
             for _, reason in rooms
-            if reason.params["limit"] == 0
-        ]
-        return any(end > self._state.now + HELD_BY_BUDGET for end in ends)
+        )
 
     def _stays(self, name: str) -> bool:
         until = self._state.memory.nodes.get(name, NodeMemory()).stays_until
@@ -156,34 +153,30 @@ class HorizonPass:
 
     # --- the horizon that stands
 
-    def _standing(self, horizon: Horizon | None) -> Horizon | None:
+    def _standing(self, horizon: Horizon) -> Horizon | None:
         """Return the last horizon without nodes that are gone, must stay or have refused their
-        marks, and with what is to be written now."""
-        if horizon is None:
-            return None
+        marks, and with what is to be written now; None if no node leaves any more."""
         refused, missing = self._review(horizon)
         dropped = {name for name, times in refused.items() if times >= TRIES}
-        until = self._state.now + STAYS_FOR
-        self._stays_until |= dict.fromkeys(dropped & set(horizon.going), until)
+        self._stays_until = dict.fromkeys(dropped, self._state.now + STAYS_FOR)
         may_leave = self._leavable.keys() - dropped
         going = tuple(
             name for name in horizon.going if name in may_leave or self._keeps_mark(name, horizon)
         )
         vanished = [name for name in horizon.going if name not in self._nodes]
-        left = set(going)
-        was_going = set(horizon.going)
+        if not going:
+            return None
+        dropped |= set(horizon.going) - set(going)
         levels = {
             name: level
             for name, level in horizon.levels.items()
             if name in self._pool_of and name not in dropped
-            if name in left or name not in was_going
         }
-        is_stripped = missing >= TRIES
         return self._with_batch(
             msgspec.structs.replace(
                 horizon,
                 going=going,
-                levels={} if is_stripped else levels,
+                levels=levels if missing < TRIES else {},
                 refused={name: times for name, times in refused.items() if name in levels},
                 missing=missing,
                 gone=horizon.gone + len(vanished),
@@ -257,8 +250,7 @@ class HorizonPass:
         if horizon is None:
             return {}
         going = set(horizon.going)
-        wanted = len(horizon.levels)
-        awaited = Reason.of(ReasonCode.MARKS_AWAITED, marked=wanted - len(horizon.batch), of=wanted)
+        awaited = Reason.of(ReasonCode.MARKS_AWAITED, marked=horizon.marked, of=len(horizon.levels))
         stays = Reason.of(ReasonCode.STAYS_AT_THE_END, going=len(going), end=horizon.end / MICRO)
         return {
             candidate.node.name: awaited if candidate.node.name in going else stays
@@ -294,22 +286,19 @@ class HorizonPass:
     def _next(self, *, stuck: bool) -> Horizon | None:
         """Return the horizon after a search: the one that stands, if no other is better."""
         candidates, standing = self._searchable, self.horizon
-        ending = None
+        ending = Ending((), frozenset())
         if candidates and (standing is not None or len(candidates) > MOST_CANDIDATES):
-            ending = self._search(candidates)
-        going = self._worth(ending) if ending is not None else ()
+            limits = standing_limits_of(self._state, self._removal_limits, candidates)
+            ending = HorizonSearch(
+                self._state, self._simulated, self._costs, candidates, limits, self._over
+            ).ending()
+        going = self._worth(ending)
         if standing is not None:
             is_same = set(going) == set(standing.going) - self._state.leaving
-            needed_end = self._end(standing.going) * (1 - CHEAPER)
-            if is_same or (not stuck and self._end(going) >= needed_end):
+            is_dearer = self._end(going) >= self._end(standing.going) * (1 - CHEAPER)
+            if is_same or (is_dearer and not stuck):
                 return standing
-        return self._begun(going, ending) if ending is not None and going else None
-
-    def _search(self, candidates: Sequence[Candidate]) -> Ending:
-        limits = standing_limits_of(self._state, self._removal_limits, candidates)
-        return HorizonSearch(
-            self._state, self._simulated, self._costs, candidates, limits, self._over
-        ).ending()
+        return self._begun(going, ending) if going else None
 
     def _measures(self) -> tuple[int, ...]:
         """Return cpu and memory that pods request, evicted ones once, the number of nodes with
@@ -352,12 +341,12 @@ class HorizonPass:
 
     def _begun(self, going: Sequence[str], ending: Ending) -> Horizon:
         levels = self._levels(going, ending)
-        consolidation = self._settings
+        shows_only = self._settings.mode is ConsolidationMode.SHADOW
         text = "\n".join([str(self._state.now), *going])
         horizon = Horizon(
             id=hashlib.sha256(text.encode()).hexdigest()[:8],
             since=self._state.now,
-            levels=levels if consolidation.mode is not ConsolidationMode.SHADOW else {},
+            levels={} if shows_only else levels,
             going=tuple(going),
             end=self._end(going),
         )
@@ -432,7 +421,7 @@ class HorizonPass:
             end=self._end(horizon.going) / MICRO,
             levels=horizon.levels,
             going=horizon.going,
-            marked=len(horizon.levels) - len(horizon.batch),
+            marked=horizon.marked,
             gone=horizon.gone,
             currency=self._costs.currency,
         )

@@ -331,3 +331,19 @@ def shortage_reason(
     words = ", ".join(f"{count} {text(reason)}" for reason, count in counts)
     what = f"0/{nodes} nodes: {words}" if words else "the last room went to other pods"
     return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=first.key, what=what)
+
+
+def reasons_to_stay(search: ConsolidationSearch, solution: Solution | None) -> dict[str, Reason]:
+    """Return why each candidate stays that is not in this set."""
+    gone = set(solution.gone) if solution is not None else set[int]()
+    used = search.limits.used(sorted(gone), search.no_purchase())
+    reasons: dict[str, Reason] = {}
+    for at, candidate in enumerate(search.candidates):
+        if at in gone:
+            continue
+        refusal = search.limits.refusal(used, at, search.no_purchase())
+        pod = candidate.pods[0].key if candidate.pods else ""
+        what = "no node that stays takes its pods"
+        no_place = Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pod, what=what)
+        reasons[candidate.node.name] = refusal or no_place
+    return reasons

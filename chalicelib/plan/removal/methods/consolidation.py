@@ -22,23 +22,15 @@ import numpy as np
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.memory import ConsolidationMemory, NodeMemory, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import (
-    ConsolidationReport,
-    Move,
-    MovePurchase,
-    NodeVerdict,
-    PoolCost,
-    Removal,
-)
+from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Removal
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.bought_back import owner_of
 from chalicelib.plan.removal.candidates import Candidate, DrainabilityChecker, find_candidates
 from chalicelib.plan.removal.consolidation.costs import Costs
 from chalicelib.plan.removal.consolidation.eligibility import Eligibility, QuietTimes, protection
 from chalicelib.plan.removal.consolidation.move_limits import Limits, OwnerMoves, limits_of
 from chalicelib.plan.removal.consolidation.move_search import ConsolidationSearch
-from chalicelib.plan.removal.consolidation.moves import JudgedMove
+from chalicelib.plan.removal.consolidation.moves import JudgedMove, reported
 from chalicelib.plan.removal.consolidation.purchases import Market
 from chalicelib.plan.removal.consolidation.splitting import (
     best_moves,
@@ -47,7 +39,7 @@ from chalicelib.plan.removal.consolidation.splitting import (
     moves_of,
 )
 from chalicelib.plan.removal.consolidation.steering import HorizonPass, only_delays
-from chalicelib.plan.removal.consolidation.verdicts import Explanation
+from chalicelib.plan.removal.consolidation.verdicts import Explanation, reasons_to_stay
 from chalicelib.plan.removal.disruption_command import DisruptionCommand
 from chalicelib.plan.removal.methods import DisruptionContext
 from chalicelib.plan.removal.replacement_rows import belongs_to, softly_tainted
@@ -179,7 +171,7 @@ class _Pass:
             solution = search.leaving(horizon_pass.rows())
             if solution is not None:
                 self.moves, solution = moves_of(search, solution)
-            self.verdicts |= search.shortage_reasons(solution)
+            self.verdicts |= reasons_to_stay(search, solution)
         if ready and not self.moves and not horizon_pass.waits(ready):
             horizon_pass.decide(stuck=True)
         if horizon_pass.horizon is None:
@@ -552,6 +544,7 @@ class _Pass:
     ) -> ConsolidationReport:
         begun = {removal.node for command in commands for removal in command.candidates}
         rows = {row.nodes: row for row in advanced.rows.values()}
+        currency = self.costs.currency
         moves = []
         for move in self.moves:
             row = rows.get(move.nodes)
@@ -562,13 +555,13 @@ class _Pass:
                 state = "shadow"
             row_id = row.id if row is not None else ""
             purchases = [(*item, move.prices[item[0]]) for item in sorted(move.purchases.items())]
-            moves.append(self._move(move, purchases, state, row_id, move.once))
+            moves.append(reported(move, purchases, state, row_id, currency, move.once))
         proposed_sets = {move.nodes for move in self.moves}
         others = [row for row in advanced.rows.values() if row.nodes not in proposed_sets]
         for row in others:
             if row.state is not ReplacementState.FAILED:
                 purchases = [(item.group, item.nodes, item.price) for item in row.purchases]
-                moves.append(self._move(row, purchases, row.state.value, row.id))
+                moves.append(reported(row, purchases, row.state.value, row.id, currency))
         removed = begun | {removal.node for removal in self.removed}
         verdicts = []
         for name, reason in sorted(self.verdicts.items()):
@@ -576,44 +569,8 @@ class _Pass:
                 pod = str(reason.params.get("pod", ""))
                 verdicts.append(NodeVerdict(name, reason, pod))
         mode = self.state.policy.consolidation.mode.value
-        return ConsolidationReport(mode, tuple(moves), tuple(verdicts), self._pools(), self.gap)
-
-    def _pools(self) -> tuple[PoolCost, ...]:
-        return tuple(
-            PoolCost(
-                pool=name,
-                price=total.price / MICRO,
-                disruption=total.disruption / MICRO,
-                rate=round(self.costs.rate(name), 9),
-                unpriced=total.unpriced,
-                currency=self.costs.currency,
-            )
-            for name, total in self.costs.pools.items()
-        )
-
-    def _move(
-        self,
-        move: JudgedMove | Replacement,
-        purchases: Iterable[tuple[str, int, int]],
-        state: str,
-        replacement: str,
-        once: int = 0,
-    ) -> Move:
-        saves = move.price - move.cost
-        return Move(
-            nodes=move.nodes,
-            purchases=tuple(
-                MovePurchase(group, nodes, price / MICRO) for group, nodes, price in purchases
-            ),
-            price=move.price / MICRO,
-            saves=saves / MICRO,
-            disruption=move.disruption,
-            gain=(saves - move.disruption_price - once) / MICRO,
-            score=round(move.score, 4),
-            state=state,
-            pool=move.pool,
-            replacement=replacement,
-            currency=self.costs.currency,
+        return ConsolidationReport(
+            mode, tuple(moves), tuple(verdicts), self.costs.report(), self.gap
         )
 
 
