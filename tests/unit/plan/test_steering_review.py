@@ -15,6 +15,8 @@ from chalicelib.model.snapshot import PodDisruptionBudget, Snapshot
 from chalicelib.plan.removal.consolidation.patience import Patience
 from chalicelib.plan.removal.consolidation.steering import HorizonPass
 from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from tests.benchmarks.consolidation_clusters import ClusterShape, generate
+from tests.benchmarks.consolidation_ends import SPARING
 from tests.benchmarks.consolidation_world import Outscaler
 from tests.builders import NOW, having
 from tests.unit.plan.consolidation_fixture import grouped, machines
@@ -227,12 +229,21 @@ def test_own_drains_are_no_change_of_the_cluster() -> None:
     assert report.gone == 28
 
 
+def test_pods_of_daemonsets_that_go_with_their_nodes_are_no_change_of_the_cluster() -> None:
+    cluster = generate(ClusterShape(200, seed=15))
+    assert any(cls.is_daemonset for cls in cluster.classes)
+    stage = SteeringStage(cluster, SPARING, seed=15).play(11)
+    assert stage.horizon is not None
+    assert stage.horizon.gone > 100
+    assert len(set(stage.ids)) == 1
+
+
 def test_nodes_that_share_a_pod_disruption_budget_leave_one_after_the_other() -> None:
     """The budget allows a disruption every half hour, so the last waits for hours."""
     stage = SteeringStage(pool_of(halves())).play()
     budget = PodDisruptionBudget("default", "rs", having(app="rs"), 0)
     for turn in range(24):
-        stage.world.set_budgets(msgspec.structs.replace(budget, allowed=2 * (turn % 3 == 2)))
+        stage.world.set_budgets(msgspec.structs.replace(budget, allowed=4 * (turn % 3 == 2)))
         stage.play(1, 600.0)
     removed = [len(nodes) for nodes in stage.removals]
     assert removed[1:] == [0, 0, 1] * 8

@@ -301,8 +301,8 @@ class HorizonPass:
         return self._begun(going, ending) if going else None
 
     def _measures(self) -> tuple[int, ...]:
-        """Return cpu and memory that pods request, evicted ones once, the number of nodes with
-        those that have gone by the horizon, and the prices of groups: what drains do not change."""
+        """Return what drains do not change: cpu and memory that pods request, those of DaemonSets
+        left out, the number of nodes with those that have gone, and the prices of groups."""
         occupancy = self._state.occupancy
         classes = self._state.snapshot.classes
         pods = np.bincount(occupancy.cls[~occupancy.dying], minlength=len(classes))
@@ -310,6 +310,7 @@ class HorizonPass:
             sum(
                 count * cls.requests.get(name, 0)
                 for count, cls in zip(pods.tolist(), classes, strict=True)
+                if not (cls.is_daemonset or cls.mirror)
             )
             for name in (CPU, MEMORY)
         ]
