@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def is_left(cluster: str, permission: Permission, runtime: Runtime) -> bool:
     """Return whether memory says that no pass looks at the groups, and no node has soft taints or
-    marks of ours. Raises StoreError."""
+    marks of Outscaler. Raises StoreError."""
     memory = runtime.store.memory.look(cluster)
     noted = permission.take_back and soft_taints.noted_nodes(memory)
     return memory == left(memory) and not noted

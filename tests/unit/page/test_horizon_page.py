@@ -1,4 +1,4 @@
-"""The page of a cluster says which nodes consolidation lets go, how far it is, and the price at
+"""The page of a cluster says which nodes consolidation removes, how far it is, and the price at
 the end.
 """
 

@@ -142,7 +142,7 @@ def test_some_clusters_at_random_have_a_horizon() -> None:
     assert sum(size > 0 for size in sizes) >= 3
 
 
-# --- memory that nobody has written
+# --- memory with impossible values
 
 FAR = 1e18
 NAMES = ("n-00", "n-39", "nobody", "", "x" * 5000)

@@ -153,7 +153,7 @@ class StrippedWorld(MarkedWorld):
             super().mark(TaintUpdate(name, "mark") for name in marked)
 
 
-def test_steer_8_marks_that_are_stripped_after_they_were_seen_are_not_written_for_ever() -> None:
+def test_steer_8_marks_that_are_stripped_later_are_not_written_for_ever() -> None:
     document = steering(confirm_after=DAY)
     stage = SteeringStage(pool_of(halves()), document)
     stage.world = StrippedWorld(in_the_world(pool_of(halves()).snapshot()))
