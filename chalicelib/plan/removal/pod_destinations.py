@@ -276,6 +276,7 @@ class IncrementalPodTopology:
             tuple[DomainCounts, Bools, bool]
         ] = []  # with the rows that count, and whether the taint matters
         self._rules: dict[int, tuple[Rule, ...]] = {}
+        self._gone: set[int] = set()
 
     def count(self, cls: int, row: int, pods: int) -> None:
         """Add pods of a class to a row, or remove them, and update the
@@ -299,6 +300,7 @@ class IncrementalPodTopology:
     def gone(self, row: int) -> None:
         """Remove a node that was leaving; it does not count as a domain any more."""
         self._simulated.remove_node(row)
+        self._gone.add(row)
         for sums, counting, _ in self._even:
             if counting[row]:  # the others never count it
                 sums.admit(row, eligible=False)
@@ -306,8 +308,10 @@ class IncrementalPodTopology:
     def stay(self, row: int, *, is_open: bool) -> None:
         """Undo `leave` and `gone` for a node that stays."""
         self._simulated.restore_node(row, is_open=is_open)
-        for sums, counting, _ in self._even:
-            if counting[row]:
+        was_gone = row in self._gone
+        self._gone.discard(row)
+        for sums, counting, minds in self._even:
+            if (minds or was_gone) and counting[row]:
                 sums.admit(row, eligible=True)
 
     def allows(self, cls: int, row: int) -> bool:
