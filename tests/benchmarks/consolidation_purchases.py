@@ -52,40 +52,48 @@ def _purchase(scale_up: ScaleUp) -> str:
 
 
 def _described(cls: PodClass) -> str:
-    host = [term for term in cls.pod_anti_affinity if term.topology_key == HOSTNAME_LABEL]
     rules = [f"max skew {rule.max_skew} of {rule.topology_key}" for rule in cls.spread]
-    rules += ["one per host"] if host else []
+    rules += ["one per host"] if _one_per_host(cls) else []
     name = cls.owner.name if cls.owner else ""
     needs = _amounts(cls.requests["cpu"], cls.requests["memory"])
-    return f"{name} [{needs}{''.join(f', {rule}' for rule in rules)}]"
+    return f"{name} ({', '.join([needs, *rules])})"
 
 
 def _reason(snapshot: Snapshot, cls: int) -> str:
     """What the pods lack, with the rooms of the nodes that their node selector allows."""
     pod_class = snapshot.classes[cls]
     needs, rooms = pod_class.requests, _rooms(snapshot, pod_class)
-    cpu = sum(room.cpu >= needs["cpu"] for room in rooms)
-    memory = sum(room.memory >= needs["memory"] for room in rooms)
-    both = sum(room.share(needs) >= 1 for room in rooms)
-    waiting = [
-        snapshot.classes[pod.cls].requests
-        for pod in snapshot.pods
-        if not pod.node and snapshot.classes[pod.cls].node_selector == pod_class.node_selector
-    ]
-    asked = _amounts(sum(w["cpu"] for w in waiting), sum(w["memory"] for w in waiting))
+    allowed = [room for room in rooms if room.own == 0] if _one_per_host(pod_class) else rooms
+    zones = Counter({room.node.labels[ZONE_LABEL]: 0 for room in rooms})
+    for room in rooms:
+        zones[room.node.labels[ZONE_LABEL]] += room.own
+    for rule in pod_class.spread:
+        most = min(zones.values()) + rule.max_skew
+        allowed = [room for room in allowed if zones[room.node.labels[ZONE_LABEL]] < most]
+    cpu = sum(room.cpu >= needs["cpu"] for room in allowed)
+    memory = sum(room.memory >= needs["memory"] for room in allowed)
+    both = sum(room.share(needs) >= 1 for room in allowed)
+    by_zone = ", ".join(f"{zone} {own}" for zone, own in sorted(zones.items()))
     free = _amounts(sum(room.cpu for room in rooms), sum(room.memory for room in rooms))
-    offered = _amounts(
-        sum(room.node.allocatable["cpu"] for room in rooms),
-        sum(room.node.allocatable["memory"] for room in rooms),
-    )
-    lacks = "by its rule" if both else "no node with both" if cpu and memory else ""
-    lacks = lacks or ("cpu" if not cpu else "memory")
-    largest = sorted(rooms, key=lambda room: -room.share(needs))[:SHOWN]
+    largest = sorted(allowed, key=lambda room: -room.share(needs))[:SHOWN]
     return (
-        f"lacks: {lacks}; waiting {asked}, free {free} of {offered}; "
-        f"of {len(rooms)} nodes {cpu} have the cpu, {memory} the memory, {both} both; "
-        f"largest: {'; '.join(map(str, largest))}"
+        f"waiting in the pool: {_waiting(snapshot, pod_class)}; free on its {len(rooms)} nodes: "
+        f"{free}; own by zone: {by_zone}; "
+        f"the rule allows {len(allowed)} nodes, of which {cpu} have the cpu, {memory} the memory, "
+        f"{both} both; largest of them: {'; '.join(map(str, largest)) or 'none'}"
     )
+
+
+def _one_per_host(cls: PodClass) -> bool:
+    return any(term.topology_key == HOSTNAME_LABEL for term in cls.pod_anti_affinity)
+
+
+def _waiting(snapshot: Snapshot, like: PodClass) -> str:
+    """What the pending pods of a pool ask for. like: one of their classes."""
+    classes = [snapshot.classes[pod.cls] for pod in snapshot.pods if not pod.node]
+    requests = [cls.requests for cls in classes if cls.node_selector == like.node_selector]
+    cpu, memory = (sum(request[name] for request in requests) for name in ("cpu", "memory"))
+    return _amounts(cpu, memory)
 
 
 def _rooms(snapshot: Snapshot, pod_class: PodClass) -> list[Room]:

@@ -105,7 +105,8 @@ def test_restart_without_room_buys_and_its_pods_wait_until_the_node_is_ready(
     assert (after.bought, after.waited, after.unfinished) == (1, 2, 0)
     assert after.pending == 2 * 180.0
     (line,) = capsys.readouterr().out.splitlines()
-    assert "2 x web [1.00 cores 1.00 GiB]; lacks: cpu;" in line
+    assert "pool +1: 2 x web (1.00 cores 1.00 GiB); " in line
+    assert "the rule allows 2 nodes, of which 0 have the cpu, 2 the memory, 0 both" in line
 
 
 def test_churn_brings_the_same_pods_under_all_rules() -> None:
