@@ -72,7 +72,7 @@ class Move(msgspec.Struct, frozen=True):
 
 class World:
     """The cluster. bought, moves, removed, consolidated: what happened; removed: node -> instant;
-    consolidated: those of the removed nodes that were needed; waits: uid of a pod -> seconds
+    consolidated: those of the removed nodes that were needed; waited: uid of a pod -> seconds
     without a node. start_up: seconds until a bought node is ready. scores: how the
     referee chooses nodes; seed: of the order in which it scores them. live: the replicas of
     controllers are the pods that exist."""
@@ -93,7 +93,7 @@ class World:
         self.removed: dict[str, float] = {}
         self.consolidated: dict[str, float] = {}
         self.pod_events: dict[str, float] = {}
-        self.waits: dict[str, float] = {}
+        self.waited: dict[str, float] = {}
         self.pending_minutes = 0.0
         self.start_up = start_up
         self._start, self._prices = snapshot, prices
@@ -333,7 +333,7 @@ class World:
         """Time passes."""
         for pod in self._pods.values():
             if not pod.node:
-                self.waits[pod.uid] = self.waits.get(pod.uid, 0.0) + seconds
+                self.waited[pod.uid] = self.waited.get(pod.uid, 0.0) + seconds
         self.pending_minutes += self.pending * seconds / MINUTE
         self.now += seconds
 

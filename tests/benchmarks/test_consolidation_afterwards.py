@@ -9,15 +9,8 @@ import pytest
 
 from chalicelib.model.pod import Pod
 from chalicelib.model.snapshot import Controller, Snapshot
-from tests.benchmarks.consolidation_afterwards import (
-    SCORES,
-    Crowding,
-    Rollout,
-    churn,
-    crowding,
-    main,
-    restart_all,
-)
+from tests.benchmarks.consolidation_afterwards import SCORES, Crowding, crowding, main
+from tests.benchmarks.consolidation_changes import Rollout, churn, restart_all
 from tests.benchmarks.consolidation_clusters import ClusterShape, generate
 from tests.benchmarks.consolidation_ends import STRATEGIES
 from tests.benchmarks.consolidation_trace import START_UP
