@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-_UNTIMED = {"test_call_paths", "test_spot_trace", "test_warm_share"}
+_UNTIMED = {
+    "test_call_paths",
+    "test_consolidation_afterwards",
+    "test_spot_trace",
+    "test_warm_share",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

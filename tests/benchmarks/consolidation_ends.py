@@ -80,10 +80,12 @@ COLUMNS = (
 
 
 class End(msgspec.Struct, frozen=True):
-    """A run and the world after it. seconds: CPU of everything, the referee's too."""
+    """A run, the world after it and the strategy with what it remembers. seconds: CPU of
+    everything, the referee's too."""
 
     history: History
     world: World
+    strategy: Strategy
     seconds: float
 
     def moved(self) -> Counter[int]:
@@ -96,8 +98,9 @@ def run(shape: ClusterShape, rules: str, scores: SchedulerScores) -> End:
     started = time.process_time()
     world = World(generate(shape), scores=scores, seed=shape.seed)
     quiet = QUIET_PASSES if not rules.startswith("karpenter") else 1
-    history = run_to_the_end(world, STRATEGIES[rules](), quiet=quiet)
-    return End(history, world, time.process_time() - started)
+    strategy = STRATEGIES[rules]()
+    history = run_to_the_end(world, strategy, quiet=quiet)
+    return End(history, world, strategy, time.process_time() - started)
 
 
 def row(seed: int, rules: str, end: End, bound: float) -> str:
@@ -133,6 +136,15 @@ def table(shapes: Iterable[ClusterShape], rules: Sequence[str], scores: Schedule
             print(row(shape.seed, name, run(shape, name, scores), bound), flush=True)
 
 
+def cluster_shapes(nodes: int, seeds: str) -> list[ClusterShape]:
+    """The clusters of a command. seeds: a number, or first-last."""
+    first, _, last = seeds.partition("-")
+    return [
+        ClusterShape(nodes, pools=max(1, nodes // 1000), seed=seed)
+        for seed in range(int(first), int(last or first) + 1)
+    ]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(
@@ -145,11 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rules", default="consolidation-10,karpenter", help=",".join(STRATEGIES))
     parser.add_argument("--scores", default=SchedulerScores.DEFAULT.value, choices=CHOICES)
     given = parser.parse_args(arguments)
-    first, _, last = given.seeds.partition("-")
-    shapes = [
-        ClusterShape(given.nodes, pools=max(1, given.nodes // 1000), seed=seed)
-        for seed in range(int(first), int(last or first) + 1)
-    ]
+    shapes = cluster_shapes(given.nodes, given.seeds)
     table(shapes, given.rules.split(","), SchedulerScores(given.scores))
 
 

@@ -24,7 +24,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
-from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode
+from chalicelib.policy.settings.consolidation import Consolidation, ConsolidationMode, Steering
 from tests.benchmarks.consolidation_world import (
     CONSOLIDATED,
     MINUTE,
@@ -192,11 +192,13 @@ def most_moved(world: World) -> float:
 OPTIONS = Options(expander=("least-cost", "price"))
 POLICY = Policy("openb", options=OPTIONS, prices=PRICES)
 CONSOLIDATION = Consolidation(ConsolidationMode.FULL)
+UNSTEERED = Consolidation(ConsolidationMode.FULL, steering=Steering.OFF, patience=False)
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "removals": lambda: Outscaler(POLICY),
     "consolidation": lambda: Outscaler(
         msgspec.structs.replace(POLICY, consolidation=CONSOLIDATION)
     ),
+    "unsteered": lambda: Outscaler(msgspec.structs.replace(POLICY, consolidation=UNSTEERED)),
     "karpenter": lambda: Karpenter(POLICY, KarpenterRules()),
     "karpenter-5m": lambda: Karpenter(POLICY, KarpenterRules(consolidate_after=300.0)),
     "karpenter-balanced": lambda: Karpenter(POLICY, KarpenterRules(balanced=2.0)),

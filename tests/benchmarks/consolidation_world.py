@@ -72,9 +72,10 @@ class Move(msgspec.Struct, frozen=True):
 
 class World:
     """The cluster. bought, moves, removed, consolidated: what happened; removed: node -> instant;
-    consolidated: those of the removed nodes that were needed. scores: how the referee chooses
-    nodes; seed: of the order in which it scores them. live: the replicas of controllers are the
-    pods that exist."""
+    consolidated: those of the removed nodes that were needed; waited: uid of a pod -> seconds
+    without a node. start_up: seconds until a bought node is ready. scores: how the
+    referee chooses nodes; seed: of the order in which it scores them. live: the replicas of
+    controllers are the pods that exist."""
 
     def __init__(
         self,
@@ -92,8 +93,10 @@ class World:
         self.removed: dict[str, float] = {}
         self.consolidated: dict[str, float] = {}
         self.pod_events: dict[str, float] = {}
+        self.waited: dict[str, float] = {}
         self.pending_minutes = 0.0
-        self._start, self._prices, self._start_up = snapshot, prices, start_up
+        self.start_up = start_up
+        self._start, self._prices = snapshot, prices
         self._scores, self._sampling, self._live = scores, NodeSampling(seed=seed), live
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._pods = {pod.key: pod for pod in snapshot.pods}
@@ -190,6 +193,11 @@ class World:
         """Pods without a node."""
         return sum(not pod.node for pod in self._pods.values())
 
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """namespace/name -> pod."""
+        return self._pods
+
     def group_of(self, node: str) -> str:
         """The group of a node that exists."""
         return self._group_of[node]
@@ -241,13 +249,13 @@ class World:
             self.bought.append(BoughtNode(name, group, self.now))
             names.append(name)
             instance = f"bench://{group}/{name}"
-            starting = self._start_up > 0
+            starting = self.start_up > 0
             state = InstanceState.CREATING if starting else InstanceState.RUNNING
             self._instances[group][instance] = Instance(
                 instance, state, node="" if starting else name
             )
             self._group_of[name] = group
-            self._starting[name] = group, self.now + self._start_up
+            self._starting[name] = group, self.now + self.start_up
         self.join_started()
         return names
 
@@ -323,6 +331,9 @@ class World:
 
     def advance(self, seconds: float) -> None:
         """Time passes."""
+        for pod in self._pods.values():
+            if not pod.node:
+                self.waited[pod.uid] = self.waited.get(pod.uid, 0.0) + seconds
         self.pending_minutes += self.pending * seconds / MINUTE
         self.now += seconds
 
