@@ -243,6 +243,21 @@ def test_steer_18_bought_node_is_no_part_of_a_horizon_that_stood_before_it() -> 
     assert (stage.world.pending, any(stage.ids)) == (0, True)
 
 
+def test_steer_18_nodes_that_stay_are_replaced_while_those_that_leave_wait() -> None:
+    document = steering(DEAR, mode=ConsolidationMode.FULL, min_node_age=0.0)
+    stage = SteeringStage(with_dear_ones(), document).play()
+    first = stage.horizon
+    assert first is not None
+    stage.world.set_budgets(PodDisruptionBudget("default", "rs", having(app="rs"), 0))
+    stage.play(20)
+    assert stage.horizon is not None
+    assert (stage.horizon.id, stage.going) == (first.id, sorted(first.going))
+    gone = [name for nodes in stage.removals for name in nodes]
+    assert sum(name[0] == "d" for name in gone) >= 10
+    assert not any(name[0] == "n" for name in gone)
+    assert set(stage.marked) == set(first.going)
+
+
 # --- 19 to 21: pools
 
 
@@ -297,6 +312,22 @@ def test_steer_20_pool_with_a_soft_taint_of_somebody_else_is_not_steered() -> No
     stage.play(10)
     assert {name[0] for update in stage.updates for name in update} == {"n"}
     assert {name[0] for nodes in stage.removals for name in nodes} == {"k", "n"}
+
+
+def test_steer_20_horizon_does_not_wait_for_a_pool_that_is_not_steered() -> None:
+    names = [f"k-{at:02d}" for at in range(40)]
+    build = softly(tuple(names), halves() | dict.fromkeys(names, ("k", ())), BOTH)
+    for name in names:
+        build.running(name, 4, *P, owner="k", node_selector={TYPE: "k"})
+    groups = {"m": {"pool": Pool("p")}, "k": {"pool": Pool("q")}}
+    build = grouped(build, BOTH, grows=(), groups=groups)
+    stage = SteeringStage(build, steering(BOTH, more=ONE_AT_A_TIME)).play()
+    going = stage.going
+    stage.play(len(going))
+    assert len(going) == 19
+    assert sorted(name for nodes in stage.removals[1:] for name in nodes) == going
+    stage.play(40)
+    assert sum(name[0] == "k" for nodes in stage.removals for name in nodes) == 20
 
 
 def test_steer_20_marks_are_one_more_than_soft_taints_on_nodes_that_stay() -> None:

@@ -229,7 +229,7 @@ class HorizonPass:
         horizon = self.horizon
         if horizon is None:
             return []
-        if 0 <= self._state.now - horizon.since < self._settings.confirm_after:
+        if self._is_unconfirmed(horizon):
             return []
         unmarked_pools = {self._pool_of[name] for name in horizon.batch}
         going = set(horizon.going)
@@ -270,6 +270,17 @@ class HorizonPass:
         assert horizon is not None
         now = {candidate.node.name for candidate in ready} & self._free_of_budgets
         return bool(horizon.batch) or not now.issuperset(horizon.going)
+
+    def rests(self) -> bool:
+        """Return whether no node is on its way: those that leave have their marks, and can only
+        wait."""
+        horizon = self.horizon
+        assert horizon is not None
+        is_busy = bool(horizon.batch or self._state.leaving)
+        return not is_busy and not self._is_unconfirmed(horizon)
+
+    def _is_unconfirmed(self, horizon: Horizon) -> bool:
+        return 0 <= self._state.now - horizon.since < self._settings.confirm_after
 
     # --- another horizon
 

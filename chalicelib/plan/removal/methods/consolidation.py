@@ -24,6 +24,7 @@ from chalicelib.model.memory import ConsolidationMemory, NodeMemory, Replacement
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Removal
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.removal.bought_back import owner_of
 from chalicelib.plan.removal.candidates import Candidate, DrainabilityChecker, find_candidates
 from chalicelib.plan.removal.consolidation.costs import Costs
@@ -160,7 +161,9 @@ class _Pass:
 
     def _steered(self, horizon_pass: HorizonPass, candidates: list[Candidate]) -> list[Candidate]:
         """Let nodes of the horizon go, or decide another one; returns the candidates that are
-        searched without marks: all if none stands."""
+        searched without marks: all if none stands, none while nodes of the horizon go, because
+        both searches would use the same room. While these can only wait, something may be bought
+        for nodes that stay."""
         horizon_pass.decide(stuck=False)
         ready = horizon_pass.ready(candidates)
         self.verdicts |= horizon_pass.verdicts(candidates)
@@ -177,7 +180,21 @@ class _Pass:
         if horizon_pass.horizon is None:
             self.steered = horizon_pass.steered
             return candidates
-        return [candidate for candidate in candidates if horizon_pass.is_unsteered(candidate)]
+        others = [candidate for candidate in candidates if horizon_pass.is_unsteered(candidate)]
+        if not self.moves and horizon_pass.rests():
+            self.steered = {candidate.node.name for candidate in candidates}
+            self.steered -= {candidate.node.name for candidate in others}
+            for row in horizon_pass.rows():
+                self.simulated.close(row)
+            going = horizon_pass.horizon.going
+            return [candidate for candidate in candidates if candidate.node.name not in going]
+        if not self.moves:
+            return others
+        gain = sum(move.gain for move in self.moves) / MICRO
+        first = self.moves[0].nodes[0]
+        behind = Reason.of(ReasonCode.OTHER_MOVE_BETTER, move=first, gain=gain)
+        self.verdicts |= {candidate.node.name: behind for candidate in others}
+        return []
 
     # --- candidates
 
