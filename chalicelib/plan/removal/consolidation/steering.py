@@ -44,6 +44,9 @@ CHEAPER = 0.005
 HELD, HELD_BY_BUDGET, STAYS_FOR = 6 * HOUR, HOUR, 24 * HOUR
 """Seconds for which something may hold a node that leaves, by a PodDisruptionBudget, and for which
 it then counts as one that stays."""
+RESTS_AFTER = HOUR / 2
+"""Seconds for which all nodes that leave must have been held, before nodes that stay are replaced:
+until then their room is for the pods of those that leave."""
 TRIES = 3
 """Writes after which a mark that is not there is not expected any more."""
 _ONE_SECOND = 20  # marks of a batch that were tried for certain
@@ -229,7 +232,7 @@ class HorizonPass:
         horizon = self.horizon
         if horizon is None:
             return []
-        if self._is_unconfirmed(horizon):
+        if 0 <= self._state.now - horizon.since < self._settings.confirm_after:
             return []
         unmarked_pools = {self._pool_of[name] for name in horizon.batch}
         going = set(horizon.going)
@@ -272,15 +275,12 @@ class HorizonPass:
         return bool(horizon.batch) or not now.issuperset(horizon.going)
 
     def rests(self) -> bool:
-        """Return whether no node is on its way: those that leave have their marks, and can only
-        wait."""
+        """Return whether something has held all nodes that leave for RESTS_AFTER."""
         horizon = self.horizon
         assert horizon is not None
-        is_busy = bool(horizon.batch or self._state.leaving)
-        return not is_busy and not self._is_unconfirmed(horizon)
-
-    def _is_unconfirmed(self, horizon: Horizon) -> bool:
-        return 0 <= self._state.now - horizon.since < self._settings.confirm_after
+        memory = self._state.memory.nodes
+        held_since = [memory.get(name, NodeMemory()).held_since for name in horizon.going]
+        return all(since and self._state.now - since >= RESTS_AFTER for since in held_since)
 
     # --- another horizon
 
@@ -353,7 +353,7 @@ class HorizonPass:
 
     def _begun(self, going: Sequence[str], ending: Ending) -> Horizon:
         levels = self._levels(going, ending)
-        shows_only = self._settings.mode is ConsolidationMode.SHADOW
+        shows_only = self._state.policy.consolidation.mode is ConsolidationMode.SHADOW
         text = "\n".join([str(self._state.now), *going])
         horizon = Horizon(
             id=hashlib.sha256(text.encode()).hexdigest()[:8],
