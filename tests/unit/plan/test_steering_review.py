@@ -19,6 +19,7 @@ from tests.benchmarks.consolidation_clusters import ClusterShape, generate
 from tests.benchmarks.consolidation_ends import SPARING
 from tests.benchmarks.consolidation_world import Outscaler
 from tests.builders import NOW, having
+from tests.cases import each_row
 from tests.unit.plan.consolidation_fixture import grouped, machines
 from tests.unit.plan.steering_stage import (
     ONE_AT_A_TIME,
@@ -204,6 +205,17 @@ def test_owner_without_moves_in_memory_is_no_error() -> None:
     owners = {f"default/ReplicaSet/{name}": () for name in ("rs", "app", "")}
     remembering(stage, moves=owners)
     assert len(stage.play().going) == 19
+
+
+@each_row("moved, leaving", [(160, 0), (1, 19)], ids=["all", "one"])
+def test_pods_that_are_new_count_as_moved_no_more_often_than_pods_were(
+    moved: int, leaving: int
+) -> None:
+    start = pool_of(halves()).snapshot()
+    pods = [msgspec.structs.replace(pod, created=NOW - 1800.0) for pod in start.pods]
+    stage = SteeringStage(in_the_world(msgspec.structs.replace(start, pods=tuple(pods))))
+    remembering(stage, moves={"default/ReplicaSet/rs": ((NOW - 3600.0, moved),)})
+    assert len(stage.play().going) == leaving
 
 
 def test_load_that_falls_while_nodes_leave_lets_more_of_them_leave() -> None:

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.node import Node
+from chalicelib.model.pod import Pod
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.removal.bought_back import owner_of
 from chalicelib.plan.removal.candidates import Candidate
@@ -93,6 +94,7 @@ class HorizonSearch:
         self._pools = [pool_id(state.groups[candidate.group].group) for candidate in candidates]
         node_costs = [costs.nodes[candidate.node.name] for candidate in candidates]
         self._prices = integers([cost.price for cost in node_costs])
+        self._moved_parts = self._parts_that_moved()
         disruption_prices = [
             costs.disruption_price(candidate.node.name) * (1 + MOVED_AGAIN * self._moved(candidate))
             for candidate in candidates
@@ -112,15 +114,34 @@ class HorizonSearch:
         self._pool_rooms = {pool: self._pool_room(pool) for pool in sorted({*self._pools})}
 
     def _moved(self, candidate: Candidate) -> float:
-        """Return the part of a node's pods that have been created since pods of their owners were
-        moved, in the last day."""
-        moves = self._state.memory.consolidation.moves
-        classes = self._state.snapshot.classes
-        moved = 0
-        for pod in candidate.pods:
-            times = moves.get(owner_of(classes[pod.cls]), ())
-            moved += bool(times) and pod.created >= times[0][0]
+        """Return the part of a node's pods that consolidation has moved within a day."""
+        owners = (owner_of(self._state.snapshot.classes[pod.cls]) for pod in candidate.pods)
+        moved = sum(
+            self._moved_parts[owner]
+            for pod, owner in zip(candidate.pods, owners, strict=True)
+            if owner in self._moved_parts and self._is_newer(pod, owner)
+        )
         return moved / max(1, len(candidate.pods))
+
+    def _parts_that_moved(self) -> dict[str, float]:
+        """Return for each owner of moved pods which part of its newer pods these are: others are
+        new since then."""
+        classes = self._state.snapshot.classes
+        newer: Counter[str] = Counter()
+        for pod in self._state.snapshot.pods:
+            owner = owner_of(classes[pod.cls])
+            newer[owner] += self._is_newer(pod, owner)
+        moves = self._state.memory.consolidation.moves
+        return {
+            owner: min(1.0, sum(count for _, count in moves[owner]) / pods)
+            for owner, pods in newer.items()
+            if pods
+        }
+
+    def _is_newer(self, pod: Pod, owner: str) -> bool:
+        """Return whether a pod was created since pods of its owner were moved, in the last day."""
+        times = self._state.memory.consolidation.moves.get(owner, ())
+        return bool(times) and pod.created >= times[0][0]
 
     def _need(self, candidate: Candidate) -> Ints:
         """Return cpu and memory that the moving pods of a node request."""
