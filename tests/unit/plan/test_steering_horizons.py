@@ -243,23 +243,6 @@ def test_steer_18_bought_node_is_no_part_of_a_horizon_that_stood_before_it() -> 
     assert (stage.world.pending, any(stage.ids)) == (0, True)
 
 
-def test_steer_18_nodes_that_stay_are_replaced_when_those_that_leave_are_held() -> None:
-    document = steering(DEAR, mode=ConsolidationMode.FULL, min_node_age=0.0)
-    stage = SteeringStage(with_dear_ones(), document).play()
-    first = stage.horizon
-    assert first is not None
-    stage.world.set_budgets(PodDisruptionBudget("default", "rs", having(app="rs"), 0))
-    stage.play(25)
-    assert stage.world.bought == []
-    stage.play(30)
-    assert stage.horizon is not None
-    assert (stage.horizon.id, stage.going) == (first.id, sorted(first.going))
-    gone = [name for nodes in stage.removals for name in nodes]
-    assert sum(name[0] == "d" for name in gone) >= 10
-    assert not any(name[0] == "n" for name in gone)
-    assert set(stage.marked) == set(first.going)
-
-
 # --- 19 to 21: pools
 
 

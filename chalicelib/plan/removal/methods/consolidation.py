@@ -162,8 +162,7 @@ class _Pass:
     def _steered(self, horizon_pass: HorizonPass, candidates: list[Candidate]) -> list[Candidate]:
         """Let nodes of the horizon go, or decide another one; returns the candidates that are
         searched without marks: all if none stands, none while nodes of the horizon go, because
-        both searches would use the same room. While these can only wait, something may be bought
-        for nodes that stay."""
+        both searches would use the same room."""
         horizon_pass.decide(stuck=False)
         ready = horizon_pass.ready(candidates)
         self.verdicts |= horizon_pass.verdicts(candidates)
@@ -181,13 +180,6 @@ class _Pass:
             self.steered = horizon_pass.steered
             return candidates
         others = [candidate for candidate in candidates if horizon_pass.is_unsteered(candidate)]
-        if not self.moves and horizon_pass.rests():
-            self.steered = {candidate.node.name for candidate in candidates}
-            self.steered -= {candidate.node.name for candidate in others}
-            for row in horizon_pass.rows():
-                self.simulated.close(row)
-            going = horizon_pass.horizon.going
-            return [candidate for candidate in candidates if candidate.node.name not in going]
         if not self.moves:
             return others
         gain = sum(move.gain for move in self.moves) / MICRO
