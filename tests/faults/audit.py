@@ -26,7 +26,6 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from chalicelib.policy.timeouts import RETURN_TIME
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.capi.machine_deployments import first_to_go, on_delete
 from infra.emulators.controllers.workloads import SetSize
@@ -450,12 +449,11 @@ class Audit:
 
     def _is_taken_back(self, known: Json, when: str) -> bool:
         """Whether the operation evacuates a node, and it is before, or after, the instant
-        at which the node leaves. A node that has not left by then counts as before, until it is
-        given back: its pods are evicted once more before its provider is asked to delete it."""
+        at which the node leaves."""
         if known.get("reason") != "interrupted":
             return False
         left = float(known["leaves_at"]) - self._clock()
-        return left >= -RETURN_TIME if when == "before" else left <= SKEW
+        return left >= -SKEW if when == "before" else left <= SKEW
 
     def _evicted(self, pod: KubeObject) -> None:
         self.count("evicted")

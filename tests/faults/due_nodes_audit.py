@@ -1,7 +1,7 @@
 """Checks from outside that a node that goes as interrupted, sick, too old or outdated is so.
 
-    interrupted     its vendor's notice held when its removal was planned; protected pods may be
-                    evicted until the node has left, or is given back
+    interrupted     its vendor's notice held when its removal was planned; until the announced end,
+                    and no longer, protected pods may be evicted
     repair          it had one of the conditions for the policy's time when its removal was planned,
                     and no more nodes of its group were sick than the policy allows
     expired         it was older than its own limit

@@ -115,12 +115,11 @@ class HorizonSearch:
 
     def _moved(self, candidate: Candidate) -> float:
         """Return the part of a node's pods that consolidation has moved within a day."""
-        owners = (owner_of(self._state.snapshot.classes[pod.cls]) for pod in candidate.pods)
-        moved = sum(
-            self._moved_parts[owner]
-            for pod, owner in zip(candidate.pods, owners, strict=True)
-            if owner in self._moved_parts and self._is_newer(pod, owner)
-        )
+        moved = 0.0
+        for pod in candidate.pods:
+            owner = owner_of(self._state.snapshot.classes[pod.cls])
+            if self._is_newer(pod, owner):
+                moved += self._moved_parts[owner]
         return moved / max(1, len(candidate.pods))
 
     def _parts_that_moved(self) -> dict[str, float]:
