@@ -26,6 +26,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from chalicelib.policy.timeouts import RETURN_TIME
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.capi.machine_deployments import first_to_go, on_delete
 from infra.emulators.controllers.workloads import SetSize
@@ -34,7 +35,7 @@ from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
 from tests.faults.due_nodes_audit import DueNodesAudit
 from tests.faults.io_interceptor import Process
-from tests.faults.objects import is_protected, marks_of, must_move, taint_of
+from tests.faults.objects import is_protected, is_ready, marks_of, must_move, taint_of
 from tests.faults.replacement_audit import SKEW, ReplacementAudit
 from tests.faults.steering_audit import SteeringAudit
 
@@ -411,7 +412,7 @@ class Audit:
             self.fault(f"node {name} goes and was never tainted")
         elif not self.tainted[name]:
             self.count("nodes gone though somebody took their taint off")
-        if self._is_taken_back(planned, "after"):
+        if self._may_leave_pods(planned):
             return  # with the pods that their budgets have held: nothing can be waited for any more
         # Its own look counts, where it had one: what another function saw while this one was
         # stopped in the middle of its request cannot reach it any more.
@@ -447,13 +448,18 @@ class Audit:
             self.planned(process.operation) if process is not None and process.operation else None
         ) or {}
 
-    def _is_taken_back(self, known: Json, when: str) -> bool:
-        """Whether the operation evacuates a node, and it is before, or after, the instant
-        at which the node leaves."""
+    def _may_evict_all(self, known: Json, node: KubeObject | None) -> bool:
+        """Whether the operation evacuates a node that its vendor has not taken, or hardly."""
         if known.get("reason") != "interrupted":
             return False
-        left = float(known["leaves_at"]) - self._clock()
-        return left >= -SKEW if when == "before" else left <= SKEW
+        runs = node is not None and is_ready(node)
+        latest = RETURN_TIME if runs else SKEW
+        return self._clock() - float(known["leaves_at"]) <= latest
+
+    def _may_leave_pods(self, known: Json) -> bool:
+        """Whether the operation evacuates a node that its vendor has taken, or nearly."""
+        is_evacuation = known.get("reason") == "interrupted"
+        return is_evacuation and self._clock() - float(known["leaves_at"]) >= -SKEW
 
     def _evicted(self, pod: KubeObject) -> None:
         self.count("evicted")
@@ -465,7 +471,7 @@ class Audit:
         if owner and meta["uid"] in self.waiting:
             self._evicted_of.setdefault(owner, []).append(meta["uid"])
         if meta["uid"] in self.protected.get(node, frozenset()) and is_protected(pod):
-            if self._is_taken_back(known, "before"):
+            if self._may_evict_all(known, holder):
                 self.count("protected pods evicted from a node that is taken back")
             else:
                 self.fault(

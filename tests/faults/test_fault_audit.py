@@ -194,11 +194,17 @@ def test_audit_detects_removal_of_a_users_cordon(culprit: Culprit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "left", "is_fault"),
-    [("interrupted", 60.0, False), ("interrupted", -60.0, True), ("drifted", 60.0, True)],
+    ("reason", "left", "ready", "is_fault"),
+    [
+        ("interrupted", 60.0, True, False),
+        ("interrupted", -60.0, True, False),
+        ("interrupted", -60.0, False, True),
+        ("interrupted", -400.0, True, True),
+        ("drifted", 60.0, True, True),
+    ],
 )
 def test_protected_pod_may_only_be_evicted_until_its_machine_is_taken(
-    culprit: Culprit, reason: str, left: float, *, is_fault: bool
+    culprit: Culprit, reason: str, left: float, *, ready: bool, is_fault: bool
 ) -> None:
     pod = clone(
         next(each for each in culprit.kube.list("pods", "default") if each["spec"].get("nodeName"))
@@ -208,9 +214,14 @@ def test_protected_pod_may_only_be_evicted_until_its_machine_is_taken(
     leaves_at = culprit.machine.world.clock() + left
     culprit.audit.planned = lambda _: {"kind": "remove", "reason": reason, "leaves_at": leaves_at}
     taint = {"key": HARD, "value": "1", "effect": "NoSchedule"}
-    culprit.request(
-        "PATCH", f"/api/v1/nodes/{pod['spec']['nodeName']}", {"spec": {"taints": [taint]}}
-    )
+    node_name = pod["spec"]["nodeName"]
+    culprit.request("PATCH", f"/api/v1/nodes/{node_name}", {"spec": {"taints": [taint]}})
+    if not ready:
+        stored = culprit.kube.get("nodes", node_name)
+        assert stored is not None
+        node = clone(stored)
+        node["status"]["conditions"] = []
+        culprit.kube.update("nodes", node)
     name = pod["metadata"]["name"]
     body = {
         "apiVersion": "policy/v1",

@@ -243,6 +243,53 @@ def test_steer_18_bought_node_is_no_part_of_a_horizon_that_stood_before_it() -> 
     assert (stage.world.pending, any(stage.ids)) == (0, True)
 
 
+def test_steer_18_nodes_that_stay_are_replaced_when_those_that_leave_are_held() -> None:
+    document = steering(DEAR, mode=ConsolidationMode.FULL, min_node_age=0.0)
+    stage = SteeringStage(with_dear_ones(), document).play()
+    first = stage.horizon
+    assert first is not None
+    stage.world.set_budgets(PodDisruptionBudget("default", "rs", having(app="rs"), 0))
+    stage.play(25)
+    assert stage.world.bought == []
+    stage.play(30)
+    assert stage.horizon is not None
+    assert (stage.horizon.id, stage.going) == (first.id, sorted(first.going))
+    gone = [name for nodes in stage.removals for name in nodes]
+    assert sum(name[0] == "d" for name in gone) >= 6
+    assert not any(name[0] == "n" for name in gone)
+    assert set(stage.marked) == set(first.going)
+
+
+def held_and_half_empty(types: Types, **options: Any) -> SteeringStage:
+    """Half-empty nodes, after the first pass; those that leave are held by a budget then."""
+    nodes = halves() | {f"n-{at:02d}": ("m", ()) for at in range(20, 40)}
+    build = machines(nodes, types)
+    for node in build.nodes[20:]:
+        build.running(node.name, 4, *P, owner="held")
+    document = steering(types, mode=ConsolidationMode.FULL)
+    stage = SteeringStage(grouped(build, types, **options), document).play()
+    assert set(stage.going) < {f"n-{at:02d}" for at in range(20, 40)}
+    stage.world.set_budgets(PodDisruptionBudget("default", "held", having(app="held"), 0))
+    return stage
+
+
+def test_steer_18_nodes_that_stay_never_move_into_room_that_exists() -> None:
+    stage = held_and_half_empty(TYPES, grows=())
+    stage.play(58)
+    assert len(stage.going) >= 18
+    assert [nodes for nodes in stage.removals if nodes] == []
+
+
+def test_steer_18_nodes_that_stay_move_only_to_nodes_that_are_bought_for_them() -> None:
+    types: Types = {"m": ("4", "16Gi", 0.20), "c": ("4", "16Gi", 0.05)}
+    stage = held_and_half_empty(types, grows=("c",), groups={"c": {"max": 50}})
+    stage.play(58)
+    removals = [removal for plan in stage.plans for removal in plan.removals]
+    assert len(removals) >= 4
+    assert [removal.node for removal in removals if not removal.replacement] == []
+    assert stage.world.pending == 0
+
+
 # --- 19 to 21: pools
 
 

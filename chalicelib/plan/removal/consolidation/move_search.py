@@ -174,13 +174,14 @@ class ConsolidationSearch:
 
     def greedy(self) -> Iterator[Solution]:
         """Yield what greedy choice finds: removals, then replacements beside them."""
-        removed = self._removals([at for at in self.worth_trying() if at not in self.steered])
+        unsteered = [at for at in self.worth_trying() if at not in self.steered]
+        removed = self._removals(unsteered)
         none = self.no_purchase()
         removals = self.verified(removed, none)
         starts = [removals]
         is_complete = removals is not None and len(removals.gone) == len(removed)
         if not is_complete and len(self.candidates) <= MOST_CANDIDATES:
-            starts.append(self.verified(self._careful_removals(), none))
+            starts.append(self.verified(self._careful_removals(unsteered), none))
         sets = [start.gone if start is not None else () for start in starts]
         for gone in dict.fromkeys(sets):
             yield from self._with_replacements(gone)
@@ -226,12 +227,12 @@ class ConsolidationSearch:
                 best = solution
         return best
 
-    def _careful_removals(self) -> list[int]:
+    def _careful_removals(self, order: Sequence[int]) -> list[int]:
         """Return candidates that go one after the other, each only if all that go
         then pass the whole trial."""
         none = self.no_purchase()
         gone: list[int] = []
-        for at in self.worth_trying():
+        for at in order:
             more = [*gone, at]
             if not self.limits.allow(more, none):
                 continue

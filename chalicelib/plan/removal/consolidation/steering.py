@@ -44,6 +44,9 @@ CHEAPER = 0.005
 HELD, HELD_BY_BUDGET, STAYS_FOR = 6 * HOUR, HOUR, 24 * HOUR
 """Seconds for which something may hold a node that leaves, by a PodDisruptionBudget, and for which
 it then counts as one that stays."""
+RESTS_AFTER = HOUR / 2
+"""Seconds for which all nodes that leave must have been held, before nodes that stay are replaced:
+until then their room is for the pods of those that leave."""
 TRIES = 3
 """Writes after which a mark that is not there is not expected any more."""
 _ONE_SECOND = 20  # marks of a batch that were tried for certain
@@ -270,6 +273,14 @@ class HorizonPass:
         assert horizon is not None
         now = {candidate.node.name for candidate in ready} & self._free_of_budgets
         return bool(horizon.batch) or not now.issuperset(horizon.going)
+
+    def rests(self) -> bool:
+        """Return whether something has held all nodes that leave for RESTS_AFTER."""
+        horizon = self.horizon
+        assert horizon is not None
+        memory = self._state.memory.nodes
+        held_since = [memory.get(name, NodeMemory()).held_since for name in horizon.going]
+        return all(since and self._state.now - since >= RESTS_AFTER for since in held_since)
 
     # --- another horizon
 

@@ -126,6 +126,11 @@ class _Pass:
             self.context.over,
         )
         memory = self._searched(self._steered(horizon_pass, candidates))
+        if horizon_pass.horizon is not None:
+            # Room that exists on nodes that stay is for the pods of those that leave.
+            self.moves = [
+                move for move in self.moves if move.purchases or move.nodes[0] not in self.steered
+            ]
         direct_moves = [move for move in self.moves if not move.purchases]
         buying_moves = [move for move in self.moves if move.purchases]
         direct_commands = self._removals(direct_moves) if self.acts else ()
@@ -162,7 +167,8 @@ class _Pass:
     def _steered(self, horizon_pass: HorizonPass, candidates: list[Candidate]) -> list[Candidate]:
         """Let nodes of the horizon go, or decide another one; returns the candidates that are
         searched without marks: all if none stands, none while nodes of the horizon go, because
-        both searches would use the same room."""
+        both searches would use the same room. While these can only wait, something may be bought
+        for nodes that stay."""
         horizon_pass.decide(stuck=False)
         ready = horizon_pass.ready(candidates)
         self.verdicts |= horizon_pass.verdicts(candidates)
@@ -180,6 +186,13 @@ class _Pass:
             self.steered = horizon_pass.steered
             return candidates
         others = [candidate for candidate in candidates if horizon_pass.is_unsteered(candidate)]
+        if not self.moves and horizon_pass.rests():
+            self.steered = {candidate.node.name for candidate in candidates}
+            self.steered -= {candidate.node.name for candidate in others}
+            for row in horizon_pass.rows():
+                self.simulated.close(row)
+            going = horizon_pass.horizon.going
+            return [candidate for candidate in candidates if candidate.node.name not in going]
         if not self.moves:
             return others
         gain = sum(move.gain for move in self.moves) / MICRO
