@@ -55,8 +55,9 @@ def test_steer_2_pass_after_a_killed_one_writes_the_rest_of_the_marks_first() ->
 
 
 def test_steer_2_nodes_that_refuse_their_marks_stay_and_the_others_go() -> None:
-    stage = SteeringStage(pool_of(halves(86))).play(0)
-    stage.world.refusing = {"n-60", "n-70", "n-80"}
+    leaving = SteeringStage(pool_of(halves(86))).play().going
+    stage = SteeringStage(pool_of(halves(86)))
+    stage.world.refusing = set(leaving[:3])
     stage.play()
     going = set(stage.going)
     assert (len(going), going >= stage.world.refusing) == (40, True)

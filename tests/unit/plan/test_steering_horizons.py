@@ -260,29 +260,32 @@ def test_steer_18_nodes_that_stay_are_replaced_when_those_that_leave_are_held() 
     assert set(stage.marked) == set(first.going)
 
 
-def held_and_half_empty(types: Types, **options: Any) -> SteeringStage:
-    """Half-empty nodes, after the first pass; those that leave are held by a budget then."""
-    nodes = halves() | {f"n-{at:02d}": ("m", ()) for at in range(20, 40)}
-    build = machines(nodes, types)
-    for node in build.nodes[20:]:
-        build.running(node.name, 4, *P, owner="held")
+def held_and_half_empty(offer: Types, **options: Any) -> SteeringStage:
+    """Half-empty nodes, of which the dearer ones leave, after the first pass; a budget holds these
+    then. offer: what may be bought."""
+    types: Types = {"s": ("4", "16Gi", 0.19), "m": ("4", "16Gi", 0.20)} | offer
+    stays = {f"n-{at:02d}": ("s", HALF) for at in range(20)}
+    leaves = {f"n-{at:02d}": ("m", ()) for at in range(20, 40)}
+    build = machines(stays | leaves, types)
+    for name in leaves:
+        build.running(name, 4, *P, owner="held")
     document = steering(types, mode=ConsolidationMode.FULL)
     stage = SteeringStage(grouped(build, types, **options), document).play()
-    assert set(stage.going) < {f"n-{at:02d}" for at in range(20, 40)}
+    assert set(stage.going) <= leaves.keys()
     stage.world.set_budgets(PodDisruptionBudget("default", "held", having(app="held"), 0))
     return stage
 
 
 def test_steer_18_nodes_that_stay_never_move_into_room_that_exists() -> None:
-    stage = held_and_half_empty(TYPES, grows=())
+    stage = held_and_half_empty({}, grows=())
     stage.play(58)
     assert len(stage.going) >= 18
     assert [nodes for nodes in stage.removals if nodes] == []
 
 
 def test_steer_18_nodes_that_stay_move_only_to_nodes_that_are_bought_for_them() -> None:
-    types: Types = {"m": ("4", "16Gi", 0.20), "c": ("4", "16Gi", 0.05)}
-    stage = held_and_half_empty(types, grows=("c",), groups={"c": {"max": 50}})
+    offer: Types = {"c": ("4", "16Gi", 0.05)}
+    stage = held_and_half_empty(offer, grows=("c",), groups={"c": {"max": 50}})
     stage.play(58)
     removals = [removal for plan in stage.plans for removal in plan.removals]
     assert len(removals) >= 4

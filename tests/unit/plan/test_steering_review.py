@@ -259,3 +259,16 @@ def test_nodes_that_share_a_pod_disruption_budget_leave_one_after_the_other() ->
         stage.play(1, 600.0)
     removed = [len(nodes) for nodes in stage.removals]
     assert removed[1:] == [0, 0, 1] * 8
+
+
+def test_few_nodes_that_may_go_now_wait_for_a_horizon_where_many_may_leave() -> None:
+    snapshot = in_the_world(pool_of(halves(40)).snapshot())
+    young = [msgspec.structs.replace(node, created=NOW) for node in snapshot.nodes[:20]]
+    nodes = (*young, *snapshot.nodes[20:])
+    stage = SteeringStage(msgspec.structs.replace(snapshot, nodes=nodes))
+    remembering(stage, horizon_at=NOW)
+    stage.play(8)
+    assert (stage.ids, stage.removals) == ([""] * 8, [[]] * 8)
+    stage.play(20)
+    assert any(stage.ids)
+    assert any(stage.removals)

@@ -1,8 +1,8 @@
 """The search for a horizon: which nodes stay, so that the pods of all others find a place on them.
 
-    the cheapest room that holds the requests of a pool ► every other node is tried once,
-    dearest for its disruption first ► where a node fails, one with the best room stays, too, and
-    the rest is tried again
+    the cheapest room that holds most requests of a pool ► every other node is tried once, dearest
+    for its disruption and its room first ► where a node fails, one with the best room stays, too,
+    and the rest is tried again
 
 A zone that keeps little room, while pods must be spread over zones, is scarce. See
 docs/reference/consolidation.md "Horizon".
@@ -35,7 +35,7 @@ from chalicelib.plan.state.csi_topology import ZONE_LABELS
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.tables import Floats, Ints, integers
 
-CERTAIN = 0.9
+CERTAIN = 0.8
 """Part of the requests for which the cheapest room stays in any case. Which nodes hold the rest
 follows from the nodes whose pods find no place."""
 EVEN = 0.8
@@ -45,7 +45,7 @@ MOVED_AGAIN = 1.5
 SURGE, MOST_SURGE = 0.25, 0.05
 """Part of a Deployment's pods that a rollout starts beside the old ones, and the most room of a
 pool that is left for it."""
-_ROUNDS = 20  # a part of the failing nodes stays in a round, at least one
+_ROUNDS = 5  # a part of the failing nodes stays in a round, at least one
 
 Scarcity = tuple[str, str]
 """A pool and a zone in which pods may have to stay."""
@@ -100,8 +100,6 @@ class HorizonSearch:
             for candidate in candidates
         ]
         self._may_gain = self._prices > np.array(disruption_prices)
-        per_disruption = self._prices / integers([cost.disruption for cost in node_costs])
-        self._order: list[int] = np.argsort(-per_disruption, kind="stable").tolist()
         self._columns = [
             column
             for name in (CPU, MEMORY)
@@ -112,6 +110,9 @@ class HorizonSearch:
         self._prices_of_room: Floats = np.zeros(len(candidates))
         self._used: Ints = np.zeros(len(limits.room), dtype=np.int64)
         self._pool_rooms = {pool: self._pool_room(pool) for pool in sorted({*self._pools})}
+        per_disruption = self._prices / integers([cost.disruption for cost in node_costs])
+        values = per_disruption * self._prices_of_room
+        self._order: list[int] = np.argsort(-values, kind="stable").tolist()
 
     def _moved(self, candidate: Candidate) -> float:
         """Return the part of a node's pods that consolidation has moved within a day."""
