@@ -39,6 +39,7 @@ from chalicelib.plan.scale_up.least_cost.problem import (
     pose,
     worth,
 )
+from chalicelib.plan.scale_up.least_cost.reduction import without_dear, without_dominated
 from chalicelib.plan.scale_up.least_cost.relaxation import Relaxed, relax
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
@@ -64,19 +65,19 @@ def solve(
         return None
     if not offers or not asks:
         return []
-    problem = pose(offers, asks, limits)
+    problem = without_dominated(pose(offers, asks, limits))
     if not len(problem.pending):
         return []
     try:
-        loads = _best_mix(problem, stop)
+        problem, relaxed = without_dear(problem, relax(problem))
+        loads = _best_mix(problem, relaxed, stop)
         check(problem, loads)
     except Trouble:
         return None
     return answer(problem, offers, asks, loads)
 
 
-def _best_mix(problem: Problem, stop: Stop) -> list[Load]:
-    relaxed = relax(problem)
+def _best_mix(problem: Problem, relaxed: Relaxed, stop: Stop) -> list[Load]:
     mixes = [_initial_mix(problem, relaxed)]
     unplaced, cost = worth(problem, mixes[0])
     if not stop() and cost + unplaced * LEFT > relaxed.bound * (1 + 1e-9):

@@ -13,18 +13,20 @@ import numpy as np
 from chalicelib.plan.packing.linear_programme import NOWHERE, Model, Place
 from chalicelib.plan.packing.linear_solver import Trouble
 from chalicelib.plan.packing.problem import Numbers
-from chalicelib.plan.scale_up.least_cost.problem import Problem
+from chalicelib.plan.scale_up.least_cost.problem import Problem, dot
 from chalicelib.plan.tables import Floats, Ints
 
 
 class Relaxed(msgspec.Struct, frozen=True):
     """bound: no mix costs less. value [A]: of a pod. scarce [G,R]: value of a node's whole amount
-    of a resource. shares [G,A]: whole pods, as many as can be placed at all."""
+    of a resource. shares [G,A]: whole pods, as many as can be placed at all. surcharge [G]: value
+    of what a node takes of the limits."""
 
     bound: float
     value: Floats
     scarce: Floats
     shares: Ints
+    surcharge: Floats
 
 
 def relax(problem: Problem) -> Relaxed:
@@ -38,6 +40,7 @@ def relax(problem: Problem) -> Relaxed:
         value=solution.pod,
         scarce=solution.scarce * problem.room,
         shares=_whole_shares(problem, np.maximum(solution.put, 0.0)),
+        surcharge=dot(problem.buying.T, solution.limit),
     )
 
 
