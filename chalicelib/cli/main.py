@@ -151,6 +151,15 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             ("groups my-cluster > my-cluster/manifest.json",),
         ),
         Command(
+            "catalogue",
+            "catalogue",
+            "the machine types that a vendor sells, with prices and stock",
+            (
+                "catalogue exoscale --policy shop.yaml --secret KEY=key.json",
+                "catalogue cherryservers --policy bare.yaml -o json",
+            ),
+        ),
+        Command(
             "replay",
             "replay",
             "make recorded plans again, also with another policy",

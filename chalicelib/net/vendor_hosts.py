@@ -106,9 +106,18 @@ VENDORS: Mapping[str, Vendor] = MappingProxyType(
     }
 )
 
+EXOSCALE_PRICES, EXOSCALE_PRICES_KEY = "exoscale prices", "priceList"
+"""The public list of prices, which is read without a credential."""
+_PRICE_HOST = r"portal\.exoscale\.com"
 METADATA_SERVICE, METADATA_KEY = "alicloud metadata", "metadataEndpoint"
 METADATA = "http://100.100.100.200"
 """The metadata service of Alibaba Cloud instances, on a link-local address and without TLS."""
+
+_OTHER_ADDRESSES = MappingProxyType({
+    "alicloud": ((METADATA_KEY, METADATA_SERVICE),),
+    "exoscale": ((EXOSCALE_PRICES_KEY, EXOSCALE_PRICES),),
+})  # fmt: skip
+"""Settings with the address of another service of the vendor, and its name."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 # The permitted form of an address: no user, no escape, no query, no fragment, no
@@ -151,8 +160,7 @@ def mistakes(
     send its calls to another host."""
     table = VENDORS.get(vendor, Vendor(hosts=()))
     addresses = [(key, vendor) for key in table.keys]
-    if vendor == "alicloud":
-        addresses.append((METADATA_KEY, METADATA_SERVICE))
+    addresses += _OTHER_ADDRESSES.get(vendor, ())
     for key, service in addresses:
         if (url := settings.get(key, "").strip()) and (
             problem := refused(service, url, deployment)
@@ -175,5 +183,6 @@ FILE_REMEDY = "put its content into a secret, and name that by the key that ends
 
 
 def _is_of(vendor: str, host: str) -> bool:
-    table = VENDORS.get(vendor)
-    return table is not None and any(re.fullmatch(form, host) for form in table.hosts)
+    hosts = VENDORS[vendor].hosts if vendor in VENDORS else ()
+    forms = (_PRICE_HOST,) if vendor == EXOSCALE_PRICES else hosts
+    return any(re.fullmatch(form, host) for form in forms)

@@ -176,3 +176,4 @@ class UnavailableProvider:
     observe = scale_up = has_requested = delete_nodes = cancel_delete = decrease_target = poll = (
         _refuse
     )
+    catalogue = _refuse

@@ -129,6 +129,12 @@ class ExoscaleSettings(VendorSettings, frozen=True):
         https_address("https://api-ch-gva-2.exoscale.com/v2", path=True),
         "Another address of the API than https://<environment>-<zone>.exoscale.com/v2.",
     ] = ""
+    price_list: Annotated[
+        str,
+        https_address("https://portal.exoscale.com/api/pricing/opencompute", path=True),
+        "Another address of the vendor's public list of prices than "
+        "https://portal.exoscale.com/api/pricing/opencompute.",
+    ] = ""
     calls_per_second: Annotated[
         float,
         number(0.1, 1000, "10"),

@@ -28,6 +28,7 @@ from chalicelib.providers.cherryservers.decoding import (
     error_for,
     read_all,
     read_one,
+    read_plans,
     read_rows,
     total_of,
 )
@@ -152,6 +153,17 @@ class CherryApi:
         plan = self._current_plan(slug)
         self._plans.put({slug: plan}, known=_HOUR, unknown=_UNKNOWN_PLAN)
         return plan
+
+    def plans(self) -> tuple[CherryPlan, ...]:
+        """Return every plan that can be decoded, in the vendor's order, by GET plans. The list is
+        complete or the call fails."""
+
+        def page(offset: int) -> tuple[int | None, list[CherryPlan | int]]:
+            answer = self._get("plans", {"offset": str(offset)} if offset else {})
+            return total_of(answer.call, answer.headers.get(TOTAL)), read_plans(answer, offset)
+
+        rows = read_all("plans", page, lambda row: row if isinstance(row, int) else row.id)
+        return tuple(row for row in rows if isinstance(row, CherryPlan))
 
     def plan_read_at(self, slug: str) -> float:
         """Return when the cached plan was read, in epoch seconds; 0.0 if it is not cached."""

@@ -348,6 +348,22 @@ def read_all(
     )
 
 
+def read_plans(response: VendorResponse, first: int) -> list[CherryPlan | int]:
+    """Return the plans of a page, and in place of a row without an id or one that cannot be read
+    a number below 0 of its own. first: the first row's number. Raises Transient if it is not JSON,
+    Unknown if it is not a list."""
+    rows = decoded(response)
+    if not isinstance(rows, list):
+        raise Unknown(f"{response.call}: the answer is not a list")
+    plans: list[CherryPlan | int] = []
+    for number, row in enumerate(rows, first + 1):
+        plan: CherryPlan | int = -number
+        with suppress(Unknown):
+            plan = read_row(row, CherryPlan, f"{response.call}: row {number}")
+        plans.append(plan if isinstance(plan, CherryPlan) and plan.id > 0 else -number)
+    return plans
+
+
 class UnreadableServer(msgspec.Struct, frozen=True):
     """A row that cannot be counted as a server: it has no usable id, another row of the page has
     its id, or its tags of a pool are not texts. tags: those of a pool, a value of None is

@@ -42,7 +42,7 @@ def make_template(
         )
     name = plan.slug or definition.plan
     cores = definition.cpu_override or plan.specs.cpus.cores
-    memory = _amount(plan.specs.memory.total, plan.specs.memory.unit)
+    memory = amount_of(plan.specs.memory.total, plan.specs.memory.unit)
     problem = ""
     if cores <= 0:  # of the whole server, not per processor and not multiplied by threads
         problem = f"plan {name} does not say how many cores it has; set cpu-override for this pool"
@@ -81,7 +81,7 @@ def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:
     if definition.os_partition_size:
         return _BYTES["GB"] * definition.os_partition_size, ""
     row = next(iter(plan.specs.storage), None)
-    disk = _amount(row.size, row.unit) if row is not None else None
+    disk = amount_of(row.size, row.unit) if row is not None else None
     unknown = (
         f"plan {plan.slug or definition.plan} does not say how large its disk is; set "
         "os-partition-size for "
@@ -90,7 +90,7 @@ def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:
     return (disk, "") if disk else (0, unknown)
 
 
-def _amount(number: float, unit: str) -> int | None:
+def amount_of(number: float, unit: str) -> int | None:
     """Return bytes; None for an unknown unit."""
     size = _BYTES.get(unit.strip().upper())
     return None if size is None else max(0, int(number * size))

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from chalicelib.model.catalogue import Catalogue
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.cherryservers import PROVIDER, read_settings
 from chalicelib.providers.cherryservers import node_groups
 from chalicelib.providers.cherryservers.api import open_api
+from chalicelib.providers.cherryservers.catalogue import read_catalogue
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
 from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes, restart
 from chalicelib.providers.cherryservers.instances import CherryContext, DeletedServers, lister
@@ -39,6 +41,10 @@ class CherryServers(BaseProvider[CherryContext]):
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all pools, with one list of servers, and one plan per kind of server and hour."""
         return node_groups.observe(self.context, nodes)
+
+    def catalogue(self, currency: str) -> Catalogue:
+        """See CatalogueReader."""
+        return read_catalogue(self.context.api, currency)
 
 
 def build(connection: Connection) -> CherryServers:

@@ -26,6 +26,7 @@ from chalicelib.providers.kit.errors import InvalidRequest, NotFound, ProviderEr
 from chalicelib.providers.kit.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.kit.services import Cache, TtlCache
 
+PRICE_LIST = "https://portal.exoscale.com/api/pricing/opencompute"
 DAY = 86400.0
 FRESH = 300.0  # seconds until a quota is read again
 _UNKNOWN_TYPE = 3600.0  # seconds until an unknown instance type is requested again
@@ -42,7 +43,8 @@ class _Dated(msgspec.Struct, frozen=True):
 class ExoscaleApi:
     """The API of one zone with one key, for one pass. Every method raises ProviderError.
     root: `https://…/v2`. key: a kind of item -> its row in the shared cache; the row name
-    contains account and zone."""
+    contains account and zone. price_list: address of the public list of prices, which
+    public_http reads without the key."""
 
     def __init__(
         self,
@@ -53,8 +55,11 @@ class ExoscaleApi:
         cache: Cache,
         key: Callable[[str], str],
         now: Callable[[], float],
+        price_list: str,
+        public_http: Http,
     ) -> None:
         self._zone, self._root, self._rest, self._now = zone, root, http, now
+        self._price_list, self._public_http = price_list, public_http
         self._types = TtlCache(cache, lambda: key("types"), InstanceType, now)
         self._quotas = TtlCache(cache, lambda: key("quota"), _Dated, now)
 
@@ -131,6 +136,15 @@ class ExoscaleApi:
             # even if a later one could not be read
             self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)
         return types | new
+
+    def all_instance_types(self) -> tuple[InstanceType, ...]:
+        """Return every instance type that can be decoded."""
+        return decoding.read_types(self._list("/instance-type"))
+
+    def price_list(self) -> VendorResponse:
+        """Return the vendor's public list of prices."""
+        headers = {"Accept": "application/json"}
+        return self._public_http.send(VendorRequest("GET", self._price_list, headers, safe=True))
 
     def work(self, id: str) -> Work:  # noqa: A002 - the vendor's word
         """Return the state of an operation."""

@@ -214,6 +214,16 @@ def read_pools(response: VendorResponse) -> tuple[InstancePool, ...]:
     return _pools(response, _list(response, "instance-pools"), InstancePool)
 
 
+def read_types(response: VendorResponse) -> tuple[InstanceType, ...]:
+    """Return the instance types that can be decoded. Raises as read_instances."""
+    types, items = [], _list(response, "instance-types")
+    for item in items:
+        with contextlib.suppress(Unknown):
+            types.append(_decode(response, item, InstanceType))
+    _check_not_empty(response, items, types)
+    return tuple(types)
+
+
 def read_clusters(response: VendorResponse) -> tuple[SksCluster, ...]:
     """Return SKS clusters with their Nodepools, each decoded separately.
     Raises as read_instances."""

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from chalicelib.model.catalogue import Catalogue
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
+from chalicelib.net.vendor_hosts import EXOSCALE_PRICES
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.exoscale import node_groups
-from chalicelib.providers.exoscale.api import ExoscaleApi
+from chalicelib.providers.exoscale.api import PRICE_LIST, ExoscaleApi
+from chalicelib.providers.exoscale.catalogue import read_catalogue
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
 from chalicelib.providers.exoscale.delete_nodes import (
     cancel_delete,
@@ -36,6 +39,7 @@ from chalicelib.providers.kit.base import (
 )
 from chalicelib.providers.kit.credential_source import SecretSource, account_digest
 from chalicelib.providers.kit.http import Http
+from chalicelib.providers.kit.price_reader import LIMITS
 from chalicelib.providers.kit.rate_limit import CallPace, WaitLimit
 from chalicelib.providers.kit.services import OneTimeRequests
 
@@ -64,7 +68,14 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
         pace=CallPace(services, lambda: cache_key("api"), settings.calls_per_second, WaitLimit()),
     )
     return ExoscaleApi(
-        settings.zone, settings.root, rest, cache=services.cache, key=cache_key, now=now
+        settings.zone,
+        settings.root,
+        rest,
+        cache=services.cache,
+        key=cache_key,
+        now=now,
+        price_list=settings.price_list or PRICE_LIST,
+        public_http=Http(EXOSCALE_PRICES, services, now, limits=LIMITS),
     )
 
 
@@ -90,6 +101,10 @@ class Exoscale(BaseProvider[ExoscaleContext]):
         """Return how many instances the organisation's quota leaves; None without a limit."""
         left = self.context.api.quota_now().left
         return None if left is None else max(0, left)
+
+    def catalogue(self, currency: str) -> Catalogue:
+        """See CatalogueReader."""
+        return read_catalogue(self.context.api, currency)
 
     def addons(self, groups: Sequence[NodeGroup]) -> frozenset[str]:
         """Return the add-ons of the SKS clusters that own these groups, or that the settings

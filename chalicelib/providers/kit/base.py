@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 
+from chalicelib.model.catalogue import Catalogue
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
@@ -135,6 +136,15 @@ class NodeRestarter(Protocol):
         vendor says that the instance runs again, or that it has taken the request where it says no
         more. Refused before any write (Failed) if the target belongs to another group, or its Node
         shows that it is no longer the planned machine (Conflict). Raises ProviderError."""
+
+
+@runtime_checkable
+class CatalogueReader(Protocol):
+    """A provider that lists the machine types that its vendor sells."""
+
+    def catalogue(self, currency: str) -> Catalogue:
+        """Return all types of the provider's zone, or of all regions. currency: of the prices, an
+        ISO 4217 code. Raises ProviderError."""
 
 
 @runtime_checkable

@@ -52,18 +52,18 @@ def example_id(kind: str, number: int) -> str:
 
 
 KINDS = tuple(
-    Kind(example_id("kind", number), family, size, cpus, memory * _GIB, gpus, authorized)
-    for number, (family, size, cpus, memory, gpus, authorized) in enumerate(
+    Kind(example_id("kind", number), family, size, cpus, memory * _GIB, gpus, authorized, price)
+    for number, (family, size, cpus, memory, gpus, authorized, price) in enumerate(
         (
-            ("standard", "small", 2, 2, 0, True),
-            ("standard", "medium", 2, 4, 0, True),
-            ("standard", "large", 4, 8, 0, True),
-            ("standard", "extra-large", 4, 16, 0, True),
-            ("standard", "huge", 8, 32, 0, True),
-            ("cpu", "extra-large", 8, 16, 0, True),
-            ("memory", "extra-large", 4, 32, 0, True),
-            ("gpu3", "small", 12, 56, 1, True),
-            ("gpua5000", "small", 12, 56, 1, False),
+            ("standard", "small", 2, 2, 0, True, 0.02),
+            ("standard", "medium", 2, 4, 0, True, 0.04),
+            ("standard", "large", 4, 8, 0, True, 0.08),
+            ("standard", "extra-large", 4, 16, 0, True, 0.15),
+            ("standard", "huge", 8, 32, 0, True, 0.3),
+            ("cpu", "extra-large", 8, 16, 0, True, 0.25),
+            ("memory", "extra-large", 4, 32, 0, True, 0.2),
+            ("gpu3", "small", 12, 56, 1, True, 0.0),
+            ("gpua5000", "small", 12, 56, 1, False, 1.2),
         ),
         start=1,
     )

@@ -20,7 +20,7 @@ from infra.emulators.certificates import Pair
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.exoscale.account import ZONE, Zone
 from infra.emulators.exoscale.models import RUNNING, ExoscaleDurations, Nodepool, Vm
-from infra.emulators.exoscale.server import ExoscaleServer
+from infra.emulators.exoscale.server import PRICE_LIST, ExoscaleServer
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.vendor_common.node_registration import (
@@ -145,4 +145,9 @@ class ExoscaleAccount(AttachedAccount[Zone, ExoscaleServer]):
 
     def settings(self) -> dict[str, str]:
         """Return the policy's section `providers.exoscale` for this zone."""
-        return {"zone": ZONE, "credentialsSecret": SECRET_NAME, "endpoint": self.server.root}
+        return {
+            "zone": ZONE,
+            "credentialsSecret": SECRET_NAME,
+            "endpoint": self.server.root,
+            "priceList": f"{self.server.url}{PRICE_LIST}",
+        }

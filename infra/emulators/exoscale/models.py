@@ -59,6 +59,8 @@ class Kind(msgspec.Struct, frozen=True):
     memory: int
     gpus: int = 0
     authorized: bool = True
+    price: float = 0.0
+    """CHF an hour, 0.0 if the list of prices does not name it."""
 
     @property
     def name(self) -> str:

@@ -115,6 +115,18 @@ def kind(held: Kind, zone: Zone) -> Json:
     )
 
 
+def price_list(zone: Zone) -> Json:
+    """The vendor's public list, which is the same for all zones: prices are texts."""
+    prices = {"volume": "0.00014000"}
+    for held in zone.kinds.values():
+        family = "" if held.family == "standard" else f"{held.family}_"
+        name = f"running_{family}{held.size}".replace("-", "_")
+        if held.price:
+            prices[name] = f"{held.price:.8f}"
+    in_euro = {name: f"{float(price) * 1.04:.8f}" for name, price in prices.items()}
+    return {"chf": prices, "eur": in_euro, "usd": dict(in_euro)}
+
+
 def work(held: Work) -> Json:
     return without_empty(
         {

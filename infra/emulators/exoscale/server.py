@@ -68,9 +68,15 @@ _PATHS = (
     ("GET", "/instance-type/{id}", "get-instance-type"),
     ("GET", "/operation/{id}", "get-operation"),
 )
+PRICE_LIST = "/api/pricing/opencompute"
+_PRICES = "get-price-list"
 OPERATIONS = frozenset(operation for _, _, operation in _PATHS)
 ROUTES = VendorRoutes(
-    ((method, ROOT + path, operation, "") for method, path, operation in _PATHS), value="[^/:]*"
+    (
+        *((method, ROOT + path, operation, "") for method, path, operation in _PATHS),
+        ("GET", PRICE_LIST, _PRICES, ""),
+    ),
+    value="[^/:]*",
 )
 
 
@@ -156,6 +162,7 @@ class ExoscaleHandlers:
             ),
             "get-quota": self._quota,
             "list-instance-types": self._types,
+            _PRICES: lambda _: serializers.price_list(zone),
             "get-instance-type": lambda asked: serializers.kind(
                 _found(zone.kinds, asked, "Instance type"), zone
             ),
@@ -258,7 +265,7 @@ def _found(records: Mapping[str, T], asked: ExoscaleRequest, what: str, name: st
     return records[asked.ids[name]]
 
 
-_OPEN = frozenset({"list-zones"})
+_OPEN = frozenset({"list-zones", _PRICES})
 
 
 class ExoscaleDispatcher(OperationDispatcher):

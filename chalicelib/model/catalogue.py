@@ -1,0 +1,35 @@
+"""The machine types that a vendor sells, with their prices and stock."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class CatalogueEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """A type in one zone, or in one region of a vendor without zones.
+
+    name: as nodes state it in `node.kubernetes.io/instance-type`. memory: bytes. price, spot_price:
+    of one machine an hour, None where the vendor states none. stock, spot_stock: how many can be
+    ordered, None where the vendor does not say.
+    """
+
+    name: str
+    family: str
+    zone: str
+    cores: int
+    memory: int
+    gpus: int = 0
+    price: float | None = None
+    spot_price: float | None = None
+    stock: int | None = None
+    spot_stock: int | None = None
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """currency: of all prices. disk_price: of a GiB an hour, None where machines come with their
+    disks. gaps: what could not be read, a sentence each."""
+
+    currency: str
+    entries: tuple[CatalogueEntry, ...]
+    disk_price: float | None = None
+    gaps: tuple[str, ...] = ()
