@@ -183,7 +183,7 @@ def test_cherry_plans_have_stock_and_spot_prices_by_region(
 def test_table_shows_sizes_and_prices(vendors: VendorFiles, capsys: Said) -> None:
     assert vendors.run("exoscale", "--currency", "CHF") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "8 types, CHF an hour; a GiB of disk 0.00014"
+    assert lines[0] == "Prices in CHF an hour; a GiB of disk 0.00014"
     assert lines[1].split() == ["TYPE", "ZONE", "CORES", "GIB", "GPUS", "PRICE", "SPOT", "STOCK",
                                 "SPOT", "STOCK"]  # fmt: skip
     [medium] = [line.split() for line in lines if line.startswith("standard.medium")]

@@ -94,7 +94,7 @@ def _table(catalogue: Catalogue) -> Table:
     columns = ("TYPE", "ZONE", "CORES", "GIB", "GPUS", "PRICE", "SPOT", "STOCK", "SPOT STOCK")
     rows = tuple(_row(entry) for entry in catalogue.entries)
     disk = catalogue.disk_price
-    title = f"{len(rows)} types, {catalogue.currency} an hour"
+    title = f"Prices in {catalogue.currency} an hour"
     return Table(
         columns,
         rows,
