@@ -115,7 +115,7 @@ COMP_TYPE=9
 
 def test_commands_arguments_and_forms_are_completed(complete: Complete) -> None:
     assert complete("outscaler ") == [command.name for command in COMMANDS]
-    assert complete("outscaler ca") == ["capture"]
+    assert complete("outscaler ca") == ["capture", "catalogue"]
     assert "--context" in complete("outscaler plan --")
     assert complete("outscaler plan -o ") == ["table", "json", "yaml", "jsonpath="]
     assert complete("outscaler get -o ") == ["table", "wide", "name", "json", "yaml", "jsonpath="]
