@@ -224,6 +224,17 @@ def with_kubeconfigs(
     return msgspec.structs.replace(policy, providers={**policy.providers, _CLUSTER_API: settings})
 
 
+def add_secret_files(parser: argparse.ArgumentParser) -> None:
+    """Add the files that replace secrets of the policy."""
+    parser.add_argument(
+        "--secret",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="a file that replaces a secret of the policy; may be repeated",
+    )
+
+
 def secret_files(arguments: Sequence[str], policy: Policy | None = None) -> Callable[[str], str]:
     """Return a reader of secrets that come from files. arguments: `NAME=FILE` each; raises BadInput
     for any other form. policy: says whose each secret is.

@@ -8,6 +8,7 @@ import time
 
 import msgspec
 
+from chalicelib.cli.live_cluster import add_secret_files, secret_files
 from chalicelib.cli.output import Table, emit, one_line, progress
 from chalicelib.model.catalogue import Catalogue, CatalogueEntry
 from chalicelib.model.errors import BadInput
@@ -25,13 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="a policy document with the provider's settings, or - for standard input",
     )
-    parser.add_argument(
-        "--secret",
-        metavar="NAME=FILE",
-        action="append",
-        default=[],
-        help="a file that replaces a secret of the policy; may be repeated",
-    )
+    add_secret_files(parser)
     parser.add_argument(
         "--currency",
         metavar="CODE",
@@ -59,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(args: argparse.Namespace) -> Catalogue:
     from chalicelib.cli.deployment_settings import on_this_machine, settings_here
-    from chalicelib.cli.live_cluster import secret_files
     from chalicelib.cli.policy_files import load_document, place_of, read_document
     from chalicelib.policy.secret_names import observing
     from chalicelib.providers.kit.base import CatalogueReader

@@ -22,6 +22,7 @@ from chalicelib.cli.deployment_settings import login_here, settings_here, settin
 from chalicelib.cli.doctor.finding import Finding, Severity
 from chalicelib.cli.kubeconfig_files import kubeconfig_of, read_kubeconfig
 from chalicelib.cli.live_cluster import (
+    add_secret_files,
     connected_by_file,
     connected_management,
     open_cluster,
@@ -68,13 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="the cluster of Cluster API's objects, if another",
     )
-    parser.add_argument(
-        "--secret",
-        metavar="NAME=FILE",
-        action="append",
-        default=[],
-        help="a file that replaces a secret of the policy; may be repeated",
-    )
+    add_secret_files(parser)
     parser.add_argument(
         "--as-person",
         metavar="FILE",
