@@ -1,0 +1,63 @@
+"""The names and marks of groups that Outscaler makes itself.
+
+Both follow from the definition alone. So a create whose answer was lost is recognised by its name
+before it is repeated, and a table that was lost is filled again from the vendor's list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+PREFIX = "osc-"
+_CLUSTER_DIGITS, _DIGEST_DIGITS, _MARK_DIGITS = 6, 10, 10
+_LONGEST_DECLARATION = 16
+
+
+class ManagedGroup(msgspec.Struct, frozen=True):
+    """What makes the nodes of a group different from those of another. cluster: uid of the
+    namespace kube-system. declaration: its name in spec.managedPools. market: on-demand or spot.
+    definition: what the declaration says of its nodes, by the names of its keys."""
+
+    cluster: str
+    declaration: str
+    instance_type: str
+    zone: str
+    market: str
+    definition: dict[str, Any] = {}
+
+    @property
+    def digest(self) -> str:
+        """Return ten hexadecimal digits of the definition."""
+        document = {
+            "cluster": self.cluster,
+            "declaration": self.declaration,
+            "definition": self.definition,
+            "market": self.market,
+            "type": self.instance_type,
+            "zone": self.zone,
+        }
+        encoded = msgspec.json.encode(document, order="deterministic")
+        return hashlib.sha256(encoded).hexdigest()[:_DIGEST_DIGITS]
+
+    @property
+    def name(self) -> str:
+        """Return the group's name: at most 38 characters that every vendor takes."""
+        cluster = _digits_of(self.cluster, _CLUSTER_DIGITS)
+        return f"{PREFIX}{cluster}-{self._short_declaration}-{self.digest}"
+
+    @property
+    def mark(self) -> str:
+        """Return the value of the label or tag by which the group is known as Outscaler's."""
+        cluster = _digits_of(self.cluster, _MARK_DIGITS)
+        return f"{cluster}.{self._short_declaration}.{self.digest}"
+
+    @property
+    def _short_declaration(self) -> str:
+        return self.declaration[:_LONGEST_DECLARATION].rstrip("-")
+
+
+def _digits_of(cluster: str, digits: int) -> str:
+    return hashlib.sha256(cluster.encode()).hexdigest()[:digits]

@@ -1,0 +1,56 @@
+"""Names and marks of groups that Outscaler makes itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.managed_group import ManagedGroup
+
+CLUSTER = "7f1c0c1e-8a3e-4c7b-9b0e-2f6d1a5b9c11"
+GROUP = ManagedGroup(
+    CLUSTER, "general", "standard.medium", "ch-gva-2", "on-demand", {"diskSize": 50}
+)
+
+
+def test_pool_31_name_follows_from_the_definition() -> None:
+    larger = msgspec.structs.replace(GROUP, definition={"diskSize": 100})
+    longer = msgspec.structs.replace(GROUP, declaration="batch-workers-of-team-one")
+    assert GROUP.name == "osc-c5f524-general-bc37acc1c6"
+    assert larger.name == "osc-c5f524-general-2243d4dbeb"
+    assert longer.name == "osc-c5f524-batch-workers-of-e47c1f124d"
+    assert len(longer.name) == 38
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("cluster", "another"),
+        ("declaration", "generic"),
+        ("instance_type", "standard.large"),
+        ("zone", "de-fra-1"),
+        ("market", "spot"),
+        ("definition", {"diskSize": 51}),
+    ],
+)
+def test_groups_that_differ_have_different_names_and_marks(field: str, value: Any) -> None:
+    other = msgspec.structs.replace(GROUP, **{field: value})
+    assert other.digest != GROUP.digest
+    assert other.name != GROUP.name
+    assert other.mark != GROUP.mark
+
+
+def test_order_of_keys_in_a_definition_does_not_count() -> None:
+    one = msgspec.structs.replace(GROUP, definition={"a": 1, "b": {"c": "é", "d": [1, 2]}})
+    other = msgspec.structs.replace(GROUP, definition={"b": {"d": [1, 2], "c": "é"}, "a": 1})
+    assert one.name == other.name
+
+
+@pytest.mark.parametrize("declaration", ["a", "x" * 30, "ends-with-dashes-----z"])
+def test_names_and_marks_have_forms_that_every_vendor_takes(declaration: str) -> None:
+    group = msgspec.structs.replace(GROUP, declaration=declaration)
+    assert re.fullmatch(r"[a-z]([a-z0-9-]{0,36}[a-z0-9])", group.name)
+    assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])", group.mark)
