@@ -1,0 +1,1 @@
+"""Managed pools: which machine types a declaration of the policy may use."""
