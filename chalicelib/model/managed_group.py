@@ -1,12 +1,13 @@
-"""The names and marks of groups that Outscaler makes itself.
+"""Groups that Outscaler makes itself: what makes each different, their names and marks.
 
-Both follow from the definition alone. So a create whose answer was lost is recognised by its name
-before it is repeated, and a table that was lost is filled again from the vendor's list.
+Names and marks follow from the definition alone. So a create whose answer was lost is recognised by
+its name before it is repeated, and a table that was lost is filled again from the vendor's list.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import msgspec
@@ -14,18 +15,50 @@ import msgspec
 PREFIX = "osc-"
 _CLUSTER_DIGITS, _DIGEST_DIGITS, _MARK_DIGITS = 6, 10, 10
 _LONGEST_DECLARATION = 16
+_MARK = re.compile(r"([0-9a-f]{10})\.([a-z0-9-]{1,16})\.([0-9a-f]{10})\Z", re.ASCII)
+
+
+class MachineChoice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a declaration of spec.managedPools may buy. declaration: its name. instance_type: as the
+    vendor calls it. market: on-demand or spot."""
+
+    declaration: str
+    instance_type: str
+    zone: str
+    market: str = "on-demand"
+
+
+class Managed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That a group is Outscaler's own. exists: whether the vendor has it. retiring: why it never
+    grows again, "" if it may."""
+
+    choice: MachineChoice
+    exists: bool = False
+    retiring: str = ""
+
+
+class PoolSelection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the vendor's catalogue leaves of a declaration. offered: types in all zones and markets.
+    failed: requirement -> how many fail there first. candidates: how many meet all. read_at: when
+    the catalogue was read, epoch seconds, 0.0: never. problem: why nothing may be opened."""
+
+    declaration: str
+    provider: str
+    offered: int = 0
+    failed: dict[str, int] = {}
+    candidates: int = 0
+    currency: str = ""
+    read_at: float = 0.0
+    problem: str = ""
 
 
 class ManagedGroup(msgspec.Struct, frozen=True):
     """What makes the nodes of a group different from those of another. cluster: uid of the
-    namespace kube-system. declaration: its name in spec.managedPools. market: on-demand or spot.
-    definition: what the declaration says of its nodes, by the names of its keys."""
+    namespace kube-system. definition: what the declaration says of its nodes, by the names of its
+    keys."""
 
     cluster: str
-    declaration: str
-    instance_type: str
-    zone: str
-    market: str
+    choice: MachineChoice
     definition: dict[str, Any] = {}
 
     @property
@@ -33,11 +66,11 @@ class ManagedGroup(msgspec.Struct, frozen=True):
         """Return ten hexadecimal digits of the definition."""
         document = {
             "cluster": self.cluster,
-            "declaration": self.declaration,
+            "declaration": self.choice.declaration,
             "definition": self.definition,
-            "market": self.market,
-            "type": self.instance_type,
-            "zone": self.zone,
+            "market": self.choice.market,
+            "type": self.choice.instance_type,
+            "zone": self.choice.zone,
         }
         encoded = msgspec.json.encode(document, order="deterministic")
         return hashlib.sha256(encoded).hexdigest()[:_DIGEST_DIGITS]
@@ -56,7 +89,22 @@ class ManagedGroup(msgspec.Struct, frozen=True):
 
     @property
     def _short_declaration(self) -> str:
-        return self.declaration[:_LONGEST_DECLARATION].rstrip("-")
+        return self.choice.declaration[:_LONGEST_DECLARATION].rstrip("-")
+
+
+def is_own_mark(cluster: str, name: str, mark: str) -> bool:
+    """Return whether a group with this name bears a mark that Outscaler has set for the cluster.
+    cluster: see ManagedGroup."""
+    parts = _MARK.match(mark)
+    if parts is None or parts[1] != _digits_of(cluster, _MARK_DIGITS):
+        return False
+    return name == f"{PREFIX}{_digits_of(cluster, _CLUSTER_DIGITS)}-{parts[2]}-{parts[3]}"
+
+
+def declaration_in(mark: str) -> str:
+    """Return the first 16 characters of the declaration that a mark names; "" for another text."""
+    parts = _MARK.match(mark)
+    return parts[2] if parts is not None else ""
 
 
 def _digits_of(cluster: str, digits: int) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chalicelib.model.catalogue import Catalogue, CatalogueEntry
-from chalicelib.plan.managed_pools.candidates import Funnel, candidates_of
 from chalicelib.policy.settings.managed_pools import ManagedPool, Market, Range, Requirements
+from chalicelib.providers.kit.machine_types import Selection, select_machines
 
 GIB = 2**30
 
@@ -35,17 +35,17 @@ LIST = Catalogue(
 )
 
 
-def funnel(disk: int = 0, **wanted: Any) -> Funnel:
+def selected(disk: int = 0, **wanted: Any) -> Selection:
     pool = ManagedPool("general", "exoscale", requirements=Requirements(**wanted))
-    return candidates_of(pool, LIST, disk)
+    return select_machines(pool, LIST, disk)
 
 
-def names(result: Funnel) -> list[str]:
-    return [each.entry.name for each in result.candidates]
+def names(result: Selection) -> list[str]:
+    return [machine.entry.name for machine in result.machines]
 
 
 def test_candidates_without_requirements_have_a_price_stock_and_no_gpu() -> None:
-    result = funnel()
+    result = selected()
     assert names(result) == ["s.2", "c.4", "s.4", "r.4", "s.8"]
     assert (result.offered, result.failed) == (8, {"gpus": 1, "price": 1, "stock": 1})
 
@@ -68,14 +68,16 @@ REQUIREMENTS = {
 def test_type_is_a_candidate_if_it_meets_each_requirement(
     wanted: dict[str, Any], left: list[str]
 ) -> None:
-    result = funnel(**wanted)
+    result = selected(**wanted)
     assert names(result) == left
     assert sum(result.failed.values()) == result.offered - len(left)
 
 
 def test_each_market_is_a_candidate_of_its_own() -> None:
-    result = funnel(types=("s.*",), markets=(Market.ON_DEMAND, Market.SPOT))
-    assert [(each.entry.name, each.market.value, each.price) for each in result.candidates] == [
+    result = selected(types=("s.*",), markets=(Market.ON_DEMAND, Market.SPOT))
+    assert [
+        (machine.entry.name, machine.market.value, machine.price) for machine in result.machines
+    ] == [
         ("s.4", "spot", 0.08),
         ("s.2", "on-demand", 0.10),
         ("s.4", "on-demand", 0.19),
@@ -85,7 +87,7 @@ def test_each_market_is_a_candidate_of_its_own() -> None:
 
 
 def test_pool_8_price_of_a_disk_counts_for_each_node() -> None:
-    assert [each.price for each in funnel(disk=50, types=("s.2",)).candidates] == [
+    assert [machine.price for machine in selected(disk=50, types=("s.2",)).machines] == [
         pytest.approx(0.15)
     ]
-    assert names(funnel(disk=50, max_price=0.2)) == ["s.2", "c.4"]
+    assert names(selected(disk=50, max_price=0.2)) == ["s.2", "c.4"]

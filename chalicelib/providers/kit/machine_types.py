@@ -1,5 +1,5 @@
-"""The candidates of a declaration: every type of the catalogue in every zone and market that meets
-its requirements, and how many fail at which of them.
+"""The machines that a declaration may use: every type of the catalogue in every zone and market
+that meets its requirements, and how many fail at which of them.
 
     types x zones x markets ► requirements, in the order of CHECKS ► a price ► stock
 """
@@ -21,7 +21,7 @@ NO_PRICE, NO_STOCK = "price", "stock"
 """Stages after the requirements."""
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Machine(msgspec.Struct, frozen=True):
     """A type in a zone and a market. price: of a node an hour, its disk included. stock: how many
     can be ordered, None where the vendor does not say."""
 
@@ -31,19 +31,20 @@ class Candidate(msgspec.Struct, frozen=True):
     stock: int | None = None
 
 
-class Funnel(msgspec.Struct, frozen=True):
+class Selection(msgspec.Struct, frozen=True):
     """What the catalogue leaves of a declaration. offered: all types in all zones and markets.
-    failed: stage -> how many fail there first."""
+    failed: stage -> how many fail there first. machines: the cheapest first."""
 
-    offered: int
-    failed: dict[str, int]
-    candidates: tuple[Candidate, ...]
+    offered: int = 0
+    failed: dict[str, int] = {}
+    machines: tuple[Machine, ...] = ()
 
 
-def candidates_of(pool: ManagedPool, catalogue: Catalogue, disk_gib: int) -> Funnel:
-    """Return the candidates, cheapest first. disk_gib: size of the system disk."""
+def select_machines(pool: ManagedPool, catalogue: Catalogue, disk_gib: int = 0) -> Selection:
+    """Return the machines that a declaration may use. disk_gib: size of the system disk, where its
+    price is not part of the machine's."""
     failed: Counter[str] = Counter()
-    candidates: list[Candidate] = []
+    machines: list[Machine] = []
     disk_price = disk_gib * (catalogue.disk_price or 0.0)
     for entry in catalogue.entries:
         stage = _first_failure(pool.requirements, entry)
@@ -55,10 +56,14 @@ def candidates_of(pool: ManagedPool, catalogue: Catalogue, disk_gib: int) -> Fun
             if reason or price is None:
                 failed[reason] += 1
                 continue
-            candidates.append(Candidate(entry, market, price + disk_price, stock))
-    candidates.sort(key=lambda each: (each.price, each.entry.name, each.entry.zone, each.market))
+            machines.append(Machine(entry, market, price + disk_price, stock))
+    machines.sort(key=_cheapest_first)
     offered = len(catalogue.entries) * len(pool.requirements.markets)
-    return Funnel(offered, dict(failed), tuple(candidates))
+    return Selection(offered, dict(failed), tuple(machines))
+
+
+def _cheapest_first(machine: Machine) -> tuple[float, str, str, str]:
+    return machine.price, machine.entry.name, machine.entry.zone, machine.market
 
 
 def _offer(entry: CatalogueEntry, market: Market) -> tuple[float | None, int | None]:

@@ -1,1 +1,0 @@
-"""Managed pools: which machine types a declaration of the policy may use."""
