@@ -29,12 +29,11 @@ from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 
 if TYPE_CHECKING:
     from chalicelib.cluster.client import KubeClient
-    from chalicelib.model.group import NodeGroup
     from chalicelib.model.node import Node
-    from chalicelib.model.snapshot import MissingData
+    from chalicelib.model.snapshot import ObservedGroups
     from chalicelib.providers.kit.base import Provider
 
-    GroupReader = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]]
+    GroupReader = Callable[[Sequence[Node]], ObservedGroups]
 
 _CLUSTER_API = "clusterapi"
 
@@ -68,10 +67,13 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     """Return a snapshot of a live cluster; groups come from --node-groups, or from the policy's
     providers. Raises BadInput."""
     from chalicelib.cli.saved import saved_cluster
+    from chalicelib.model.snapshot import ObservedGroups
 
     if args.node_groups is not None:
         opened = open_cluster(args, policy, providers=False)
-        return opened.read(now, lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()))
+        return opened.read(
+            now, lambda nodes: ObservedGroups(saved_cluster.groups(args.node_groups, nodes))
+        )
     if not policy.providers:
         raise BadInput(
             "--kubeconfig",

@@ -24,10 +24,9 @@ from chalicelib.cluster.list_state import LONGEST, ListOrigin, ListState, read_l
 from chalicelib.cluster.storage import NAMESPACE
 from chalicelib.cluster.watch import QUIET, WatchPace
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 
 if TYPE_CHECKING:
     from chalicelib.cluster.list_archive import ListArchive
@@ -41,7 +40,7 @@ _REMEMBERED = 75.0
 _MOST_LEARNT = 10_000  # clusters
 T = TypeVar("T")
 
-Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]]
+Observe = Callable[[Sequence[Node]], ObservedGroups]
 
 
 class ReadResult(msgspec.Struct, frozen=True):
@@ -244,8 +243,7 @@ def read_live_cluster(
         lists, result = _read_with_kept(cluster, kube, kept, namespace, rules=rules, check=check)
     if report is not None:
         report(result)
-    groups, gaps = observe(lists.builder.nodes)
-    return lists.builder.snapshot(cluster, now, groups, gaps)
+    return lists.builder.snapshot(cluster, now, observe(lists.builder.nodes))
 
 
 def _read_with_kept(

@@ -12,8 +12,9 @@ from itertools import islice
 
 from chalicelib.model.errors import MALFORMED, published_name
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.managed_group import PoolSelection
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
+from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData, ObservedGroups
 from chalicelib.plan.state.group_membership import contested_instances, names_for_message
 from chalicelib.providers.kit.base import Provider
 from chalicelib.providers.kit.errors import NOT_GIVEN, ProviderError
@@ -24,12 +25,12 @@ them usually have one cause."""
 _SHOWN = 300  # characters of an unexpected error
 
 
-def read_node_groups(
-    providers: Sequence[Provider], nodes: Sequence[Node]
-) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
-    """Return groups and gaps of every provider, in the order of the providers."""
+def read_node_groups(providers: Sequence[Provider], nodes: Sequence[Node]) -> ObservedGroups:
+    """Return what every provider says, in the order of the providers."""
     groups: list[NodeGroup] = []
     gaps: list[MissingData] = []
+    candidates: list[NodeGroup] = []
+    selections: list[PoolSelection] = []
     for provider in providers:
         try:
             observed = provider.observe(nodes)
@@ -44,12 +45,15 @@ def read_node_groups(
         else:
             groups += observed.groups
             gaps += observed.gaps
+            candidates += observed.candidates
+            selections += observed.selections
             continue
         kind = f"provider/{provider.name}"
         gaps.append(
             MissingData(kind=kind, detail=problem, affected_decisions=(ALL_GROUPS_OF_PROVIDER,))
         )
-    return tuple(groups), (*gaps, *islice(_contested(groups, nodes), MOST))
+    gaps += islice(_contested(groups, nodes), MOST)
+    return ObservedGroups(tuple(groups), tuple(gaps), tuple(candidates), tuple(selections))
 
 
 def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[MissingData]:

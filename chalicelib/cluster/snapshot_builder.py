@@ -29,7 +29,6 @@ from chalicelib.cluster.node_decoding import node_from_wire, unreadable_node, un
 from chalicelib.cluster.storage import CLAIMS, FOLDS, NAMESPACE, PRIORITIES, own_claims, storage_of
 from chalicelib.model.api_groups import CONTROLLER_GROUPS, METADATA, is_foreign
 from chalicelib.model.errors import MALFORMED, BadInput
-from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, Pod, PodClass
 from chalicelib.model.scaling_rules import RuleObject
@@ -37,6 +36,7 @@ from chalicelib.model.snapshot import (
     Controller,
     DaemonSet,
     MissingData,
+    ObservedGroups,
     PodDisruptionBudget,
     Snapshot,
 )
@@ -62,6 +62,7 @@ _KIND = msgspec.json.Decoder(api_types.ApiObject)
 _FOREIGN = "of another API group"  # in place of a kind: its name is that of a built-in kind
 _WRITTEN_KIND = re.compile(rb'"kind":\s*"(\w+)"')
 _NULL = b"null"
+_NO_GROUPS = ObservedGroups()
 _ORDER = (
     "Node",
     "Pod",
@@ -451,11 +452,10 @@ class SnapshotBuilder:
         self,
         cluster: str,
         taken_at: float,
-        groups: tuple[NodeGroup, ...] = (),
-        gaps: Iterable[MissingData] = (),
+        observed: ObservedGroups = _NO_GROUPS,
     ) -> Snapshot:
         """Return everything held now, in an order and with numbers of classes that depend neither
-        on the order of reading nor on objects that are gone. gaps: of the groups."""
+        on the order of reading nor on objects that are gone."""
         objects = self.objects
         daemonsets: Sequence[DaemonSet] = _sorted(objects.daemonsets)
         pods, daemonsets, classes = _numbered(
@@ -470,7 +470,7 @@ class SnapshotBuilder:
             nodes=self.nodes,
             pods=tuple(pods),
             classes=share_out(classes),
-            groups=tuple(sorted(groups, key=lambda group: group.id)),
+            groups=tuple(sorted(observed.groups, key=attrgetter("id"))),
             budgets=_sorted(objects.budgets),
             controllers=tuple(
                 each
@@ -485,7 +485,9 @@ class SnapshotBuilder:
             storage=storage_of(objects.by_kind),
             rule_objects=None if self._rule_objects is None else _sorted(self._rule_objects),
             priorities=next(iter(objects.by_kind["ConfigMap"].values()), None),
-            gaps=(*missing, *gaps),
+            gaps=(*missing, *observed.gaps),
+            candidates=tuple(sorted(observed.candidates, key=attrgetter("id"))),
+            selections=observed.selections,
         )
 
     def _pods_with_claims(self) -> list[Pod]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from chalicelib.model.managed_group import Managed
 from chalicelib.model.node import Node
 
 
@@ -149,3 +150,4 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     # its provider cannot name.
     zones: tuple[str, ...] = ()
     size_writer: SizeWriter | None = None  # None: its provider does not say
+    managed: Managed | None = None  # None: somebody else has made it

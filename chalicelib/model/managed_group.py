@@ -79,17 +79,18 @@ class ManagedGroup(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """Return the group's name: at most 38 characters that every vendor takes."""
         cluster = _digits_of(self.cluster, _CLUSTER_DIGITS)
-        return f"{PREFIX}{cluster}-{self._short_declaration}-{self.digest}"
+        return f"{PREFIX}{cluster}-{short_declaration(self.choice.declaration)}-{self.digest}"
 
     @property
     def mark(self) -> str:
         """Return the value of the label or tag by which the group is known as Outscaler's."""
         cluster = _digits_of(self.cluster, _MARK_DIGITS)
-        return f"{cluster}.{self._short_declaration}.{self.digest}"
+        return f"{cluster}.{short_declaration(self.choice.declaration)}.{self.digest}"
 
-    @property
-    def _short_declaration(self) -> str:
-        return self.choice.declaration[:_LONGEST_DECLARATION].rstrip("-")
+
+def short_declaration(declaration: str) -> str:
+    """Return what names and marks have of a declaration's name."""
+    return declaration[:_LONGEST_DECLARATION].rstrip("-")
 
 
 def is_own_mark(cluster: str, name: str, mark: str) -> bool:
@@ -102,7 +103,7 @@ def is_own_mark(cluster: str, name: str, mark: str) -> bool:
 
 
 def declaration_in(mark: str) -> str:
-    """Return the first 16 characters of the declaration that a mark names; "" for another text."""
+    """Return short_declaration of the declaration that a mark names; "" for another text."""
     parts = _MARK.match(mark)
     return parts[2] if parts is not None else ""
 

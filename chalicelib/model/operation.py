@@ -17,6 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.managed_group import MachineChoice
 
 
 class OperationKind(StrEnum):
@@ -131,6 +132,8 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     # schedule has been closed, or open
     schedule: str = ""
     scheduled_at: float = NEVER
+    # of a group of its own: what is bought; the provider opens the group if it does not exist
+    choice: MachineChoice | None = None
 
     @property
     def interrupted(self) -> bool:

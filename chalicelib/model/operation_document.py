@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.managed_group import MachineChoice
 from chalicelib.model.operation import (
     NEVER,
     AwaitedPods,
@@ -60,6 +61,7 @@ class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     more_awaited: int = 0
     schedule: str = ""
     scheduled_at: float = NEVER
+    choice: MachineChoice | None = None
 
 
 def to_document(operation: Operation) -> OperationDocument:
@@ -102,6 +104,7 @@ def to_document(operation: Operation) -> OperationDocument:
         spec.more_awaited,
         spec.schedule,
         spec.scheduled_at,
+        spec.choice,
     )
 
 
@@ -133,6 +136,7 @@ def from_document(document: OperationDocument) -> Operation:
             document.more_awaited,
             document.schedule,
             document.scheduled_at,
+            document.choice,
         ),
         OperationStatus(
             document.state,

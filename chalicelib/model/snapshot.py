@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.managed_group import PoolSelection
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, Pod, PodClass
 from chalicelib.model.scaling_rules import RuleObject
@@ -102,9 +103,20 @@ class PriorityConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str = ""
 
 
+class ObservedGroups(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What all providers say. candidates: groups that Outscaler may make, which the vendor does not
+    have. selections: what is left of the catalogues. gaps: what could not be read."""
+
+    groups: tuple[NodeGroup, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
+    candidates: tuple[NodeGroup, ...] = ()
+    selections: tuple[PoolSelection, ...] = ()
+
+
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """One cluster at one instant. controller_kinds: the kinds of controllers that could be read;
-    the drain rule on replica counts does not apply to the others."""
+    the drain rule on replica counts does not apply to the others. candidates, selections: see
+    ObservedGroups."""
 
     cluster: str
     taken_at: float
@@ -121,6 +133,8 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     rule_objects: tuple[RuleObject, ...] | None = None  # None: they were not read in this pass
     priorities: PriorityConfig | None = None  # None: the cluster has no such ConfigMap
     gaps: tuple[MissingData, ...] = ()
+    candidates: tuple[NodeGroup, ...] = ()
+    selections: tuple[PoolSelection, ...] = ()
 
     def cls(self, pod: Pod) -> PodClass:
         """Return the class of a pod."""

@@ -17,7 +17,7 @@ from chalicelib.cluster.live_cluster import KeptLists, Observe, ReadResult, read
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import Memory
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.policy.horizontal_node_autoscaler import obeyed
 from chalicelib.policy.settings.cluster_policy import ClusterReading, Policy
 from chalicelib.runtime.log import failure, logger
@@ -89,7 +89,10 @@ def observe(
         return snapshot, ReadScope.FULL
     if _is_confirmed(comparison, policy.name):
         return snapshot, ReadScope.FULL
-    full = _read(policy, kube, lambda _: (snapshot.groups, ()), runtime, None, results)
+    observed = ObservedGroups(
+        snapshot.groups, candidates=snapshot.candidates, selections=snapshot.selections
+    )
+    full = _read(policy, kube, lambda _: observed, runtime, None, results)
     # The groups were read once, and their gaps are those of the first read.
     gaps = set(full.gaps)
     more = (gap for gap in snapshot.gaps if gap not in gaps)
@@ -163,8 +166,7 @@ def _watched(policy: Policy, groups: Observe, runtime: Runtime, since: float) ->
         "cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=age
     )
     builder = lists.builder
-    node_groups, gaps = groups(builder.nodes)
-    return builder.snapshot(policy.name, runtime.clock(), node_groups, gaps)
+    return builder.snapshot(policy.name, runtime.clock(), groups(builder.nodes))
 
 
 def share_lists(policy: Policy, runtime: Runtime) -> None:

@@ -31,7 +31,6 @@ import msgspec
 from chalicelib.cluster.live_cluster import Observe
 from chalicelib.cluster.node_groups import read_node_groups
 from chalicelib.model.errors import MemoryExceeded, OutscalerError
-from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
@@ -39,7 +38,7 @@ from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.pod import REFUSAL_WAIT, SETTLED_AFTER
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.reason import ReasonCode
-from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.executor import send_first
 from chalicelib.passes import soft_taints
@@ -406,9 +405,9 @@ def _read_and_plan(
 def _read_once(providers: Sequence[Provider]) -> Observe:
     """Return a function that reads the vendors' groups when it is first called, and returns the
     same afterwards."""
-    results: list[tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]] = []
+    results: list[ObservedGroups] = []
 
-    def groups(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
+    def groups(nodes: Sequence[Node]) -> ObservedGroups:
         if not results:
             results.append(read_node_groups(providers, nodes))
         return results[0]

@@ -132,8 +132,19 @@ def _connection(
 ) -> Connection:
     groups = tuple(group for group in policy.node_groups if group.provider == name)
     settings = policy.providers[name]
+    pools = tuple(pool for pool in policy.managed_pools if pool.provider == name)
+    currency = policy.prices.currency if policy.prices is not None else ""
     return Connection(
-        policy.name, settings, groups, read_secret, kube, now, policy.kubernetes, services
+        policy.name,
+        settings,
+        groups,
+        read_secret,
+        kube,
+        now,
+        policy.kubernetes,
+        services,
+        pools,
+        currency,
     )
 
 

@@ -24,6 +24,7 @@ from chalicelib.cluster.watch import QUIET
 from chalicelib.cluster.watcher_post import WatcherPost, parts_of
 from chalicelib.model.errors import MALFORMED, OutscalerError
 from chalicelib.model.read_scope import ReadScope
+from chalicelib.model.snapshot import ObservedGroups
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.providers.kit.http import retry_after
@@ -168,7 +169,7 @@ class ClusterWatcher:
         snapshot = read_live_cluster(
             name,
             self._kube,
-            lambda _: ((), ()),
+            lambda _: ObservedGroups(),
             at,
             namespace=self._settings.namespace,
             kept=self._kept,

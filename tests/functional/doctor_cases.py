@@ -19,7 +19,7 @@ from chalicelib.cluster.listed_resources import RESOURCES
 from chalicelib.cluster.live_cluster import read_live_cluster
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, NodeGroup
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
@@ -82,7 +82,7 @@ def client(server: ApiServer, user: str) -> KubeClient:
 def context(kube: KubeClient | None, policy: Policy = ACTIVE, **fields: Any) -> DoctorContext:
     """A context; the snapshot is read unless it is given."""
     if kube is not None and "snapshot" not in fields:
-        fields["snapshot"] = read_live_cluster(policy.name, kube, lambda _: ((), ()), NOW)
+        fields["snapshot"] = read_live_cluster(policy.name, kube, lambda _: ObservedGroups(), NOW)
     return DoctorContext(
         policy=policy, clock=lambda: NOW, read_secret=no_secret, workload=kube, **fields
     )

@@ -21,7 +21,7 @@ from chalicelib.cluster.live_cluster import read_live_cluster
 from chalicelib.cluster.watcher_post import LARGEST_POST, MOST_PARTS, WatcherPost
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import GroupMemory, Memory
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.passes.cluster_reading import observe
 from chalicelib.policy.settings.cluster_options import Options
@@ -117,7 +117,7 @@ class WatchedCluster:
         policy = Policy(self.name, kubernetes=access, reading=reading)
         self.reads_before = len(self.server.requests)
         return observe(
-            policy, self.kube, lambda _: ((), ()), self.desk.runtime, memory or Memory()
+            policy, self.kube, lambda _: ObservedGroups(), self.desk.runtime, memory or Memory()
         )[0]
 
     def was_read(self) -> bool:
@@ -128,7 +128,7 @@ class WatchedCluster:
         """Return whether a pass sees the cluster as it is."""
         found = self.seen(memory)
         there = read_live_cluster(
-            self.name, client_of(self.server), lambda _: ((), ()), found.taken_at
+            self.name, client_of(self.server), lambda _: ObservedGroups(), found.taken_at
         )
         return msgspec.json.encode(found) == msgspec.json.encode(there)
 
@@ -174,7 +174,7 @@ def test_pass_sees_what_the_watcher_sees_and_does_not_read(
         seen = watched.seen()
         assert not watched.was_read()
         there = read_live_cluster(
-            watched.name, client_of(watched.server), lambda _: ((), ()), seen.taken_at
+            watched.name, client_of(watched.server), lambda _: ObservedGroups(), seen.taken_at
         )
         assert msgspec.json.encode(seen) == msgspec.json.encode(there)
         watched.desk.clock.advance(10.0)

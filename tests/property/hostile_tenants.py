@@ -28,7 +28,7 @@ from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
@@ -70,7 +70,7 @@ def snapshot(objects: Iterable[Json] = ()) -> Snapshot:
         for at in range(GROUPS)
     )
     groups = tuple(msgspec.structs.replace(each, target=len(each.instances)) for each in groups)
-    return folder.snapshot("shared", NOW, groups)
+    return folder.snapshot("shared", NOW, ObservedGroups(groups))
 
 
 def group(at: int) -> NodeGroup:

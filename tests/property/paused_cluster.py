@@ -14,7 +14,7 @@ from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.list_state import ListState
 from chalicelib.cluster.listed_resources import ListedResource
 from chalicelib.cluster.live_cluster import KeptLists, ReadResult, read_live_cluster
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW
@@ -50,13 +50,18 @@ class PausingCluster:
         self.kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
 
     def full(self) -> Snapshot:
-        return read_live_cluster("prod", client_of(self.server), lambda _: ((), ()), NOW)
+        return read_live_cluster("prod", client_of(self.server), lambda _: ObservedGroups(), NOW)
 
     def read(self) -> Snapshot:
         kube: KubeClient = self.kept.client("prod", self.client(self.server))
         self.kept.pace("prod", kube).note(PAUSE)
         return read_live_cluster(
-            "prod", kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append
+            "prod",
+            kube,
+            lambda _: ObservedGroups(),
+            NOW,
+            kept=self.kept,
+            report=self.results.append,
         )
 
     def read_again(self) -> list[str]:

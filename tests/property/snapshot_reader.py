@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.cli.saved import saved_cluster
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 
 Json = Any
 Lists = Mapping[str, Sequence[Json]]  # contents of each file: "nodes", "pods", "workloads" …
@@ -48,4 +48,4 @@ def read(
         file.write(msgspec.json.encode(manifest))
         file.flush()
         groups = saved_cluster.groups(Path(file.name), folder.nodes)
-    return folder.snapshot(cluster, now, groups)
+    return folder.snapshot(cluster, now, ObservedGroups(groups))

@@ -12,6 +12,7 @@ import pytest
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
+from chalicelib.model.snapshot import ObservedGroups
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_policy import Policy
 from tests.property import clusters, corrupted_objects, hostile_tenants
@@ -46,7 +47,11 @@ def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
     folder.add_page(msgspec.json.encode({"kind": "List", "items": objects}), "hostile")
     groups = tuple(hostile_tenants.group(at) for at in range(3))
     plan, memory = plan_cluster(
-        folder.snapshot("c", NOW, groups), Policy(name="c"), Memory(first_seen=NOW - 86_400), NOW, 1
+        folder.snapshot("c", NOW, ObservedGroups(groups)),
+        Policy(name="c"),
+        Memory(first_seen=NOW - 86_400),
+        NOW,
+        1,
     )
     msgspec.json.encode((plan, memory))  # objects that cannot be encoded cannot be saved
     return plan

@@ -14,7 +14,7 @@ import pytest
 from chalicelib.cluster.live_cluster import KeptLists, ReadResult, read_live_cluster
 from chalicelib.model.memory import Memory
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_policy import Policy
 from infra.emulators.kube.faults import KubeFault
@@ -61,7 +61,7 @@ def read(server: ApiServer, kept: KeptLists | None, results: list[ReadResult]) -
     return read_live_cluster(
         "prod",
         kube if kept is None else kept.client("prod", kube),
-        lambda _: ((), ()),
+        lambda _: ObservedGroups(),
         NOW,
         kept=kept,
         report=results.append,

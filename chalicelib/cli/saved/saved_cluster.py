@@ -33,7 +33,7 @@ from chalicelib.cluster.storage import NAMESPACE
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.model.snapshot import MissingData, ObservedGroups, Snapshot
 from chalicelib.net.bounded_files import content
 
 _PROVIDER = "file"
@@ -127,7 +127,7 @@ def read(
         own = groups_of(draft(builder.nodes), "the drafted groups", builder.nodes)
     else:
         own = groups(manifest, builder.nodes)
-    return builder.snapshot(cluster, taken_at, own)
+    return builder.snapshot(cluster, taken_at, ObservedGroups(own))
 
 
 def _folder(source: Path) -> Path:

@@ -17,12 +17,14 @@ import msgspec
 from chalicelib.model.catalogue import Catalogue
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.managed_group import PoolSelection
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Outcome
 from chalicelib.model.snapshot import MissingData
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.providers.kit.errors import (
     Conflict,
     InvalidRequest,
@@ -36,10 +38,13 @@ from chalicelib.providers.kit.services import KubeLists, ProviderServices
 
 class Observation(msgspec.Struct, frozen=True):
     """All groups of one provider for one cluster. gaps: what could not be read; one
-    unreadable group is only a gap."""
+    unreadable group is only a gap. candidates, selections: of spec.managedPools, see
+    ObservedGroups."""
 
     groups: tuple[NodeGroup, ...]
     gaps: tuple[MissingData, ...] = ()
+    candidates: tuple[NodeGroup, ...] = ()
+    selections: tuple[PoolSelection, ...] = ()
 
 
 class Provider(Protocol):
@@ -172,7 +177,8 @@ class Connection(msgspec.Struct, frozen=True):
     """The inputs of a provider: the cluster, its group bounds and its own settings as validated by
     the policy. read_secret: secret name -> text, raises OutscalerError. kube: the workload
     cluster's client, for providers that live in a Kubernetes API themselves (Cluster API); typed
-    there. access: how that client reaches the cluster."""
+    there. access: how that client reaches the cluster. pools: the declarations of managed pools.
+    currency: of the policy's prices, "" if it names none."""
 
     cluster: str
     settings: Mapping[str, str]
@@ -182,6 +188,8 @@ class Connection(msgspec.Struct, frozen=True):
     now: Callable[[], float]
     access: KubernetesAccess = KubernetesAccess()
     means: ProviderServices = ProviderServices()
+    pools: tuple[ManagedPool, ...] = ()
+    currency: str = ""
 
     @property
     def joined(self) -> Callable[[], tuple[Seen, ...]] | None:

@@ -47,7 +47,7 @@ def select_machines(pool: ManagedPool, catalogue: Catalogue, disk_gib: int = 0) 
     machines: list[Machine] = []
     disk_price = disk_gib * (catalogue.disk_price or 0.0)
     for entry in catalogue.entries:
-        stage = _first_failure(pool.requirements, entry)
+        stage = first_failure(pool.requirements, entry)
         for market in Market:
             if market not in pool.requirements.markets:
                 continue
@@ -84,7 +84,7 @@ def _missing(
     return NO_STOCK if stock == 0 else ""
 
 
-def _first_failure(requirements: Requirements, entry: CatalogueEntry) -> str:
+def first_failure(requirements: Requirements, entry: CatalogueEntry) -> str:
     """Return the key of the first requirement that a type does not meet, "" if it meets all."""
     return next((key for key, meets in CHECKS if not meets(requirements, entry)), "")
 

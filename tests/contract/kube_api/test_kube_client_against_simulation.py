@@ -29,6 +29,7 @@ from chalicelib.cluster.objects import (
     remove_taint,
 )
 from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.snapshot import ObservedGroups
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.kube.auth import RbacRule, User, granted
 from infra.emulators.kube.disruption import reconcile_budgets
@@ -85,7 +86,7 @@ def test_shipped_rbac_suffices_for_a_snapshot_without_gaps(
 ) -> None:
     store.create("pods", pod("done", on="n0", phase="Succeeded"))
     store.create("poddisruptionbudgets", budget("web", minAvailable=1), "policy")
-    taken = read_live_cluster("prod", kube, lambda _nodes: ((), ()), NOW)
+    taken = read_live_cluster("prod", kube, lambda _nodes: ObservedGroups(), NOW)
     assert [node.name for node in taken.nodes] == [f"n{number}" for number in range(7)]
     assert [p.name for p in taken.pods] == ["web-0", "web-1", "web-2"]
     assert [b.name for b in taken.budgets] == ["web"]

@@ -18,6 +18,7 @@ from chalicelib.cluster.live_cluster import read_live_cluster
 from chalicelib.journal.events import Event
 from chalicelib.journal.recorder import ClusterWriter
 from chalicelib.model.scaling_rules import RuleObject
+from chalicelib.model.snapshot import ObservedGroups
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.server import ApiServer
@@ -79,7 +80,7 @@ def kube(server: ApiServer) -> KubeClient:
 
 
 def read(kube: KubeClient) -> tuple[RuleObject, ...]:
-    taken = read_live_cluster("prod", kube, lambda nodes: ((), ()), NOW, rules=True)
+    taken = read_live_cluster("prod", kube, lambda nodes: ObservedGroups(), NOW, rules=True)
     assert taken.gaps == ()
     assert taken.rule_objects is not None
     return taken.rule_objects

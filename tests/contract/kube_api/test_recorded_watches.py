@@ -15,7 +15,7 @@ from chalicelib.cluster.errors import NotFound, Unavailable
 from chalicelib.cluster.list_page import TypedList, TypedPage, typed_page
 from chalicelib.cluster.live_cluster import KeptLists, ReadResult, read_live_cluster
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from tests.property.cluster_history import UNTIL_ENDED
 from tests.reference_data import SHARED, needs_shared
 
@@ -109,7 +109,12 @@ class RecordedCluster:
     def read(self) -> Snapshot:
         kube = cast(KubeClient, self.server)
         return read_live_cluster(
-            "prod", kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append
+            "prod",
+            kube,
+            lambda _: ObservedGroups(),
+            NOW,
+            kept=self.kept,
+            report=self.results.append,
         )
 
     def follow(self, events: list[Json], version: str) -> Snapshot:

@@ -18,7 +18,8 @@ NOW = 1_800_000_000.0
 def test_DOC_25_doctor_sends_no_scale_request_even_with_probes(bench: HuaweiBench) -> None:
     bench.add_group("g", size=2)
     provider = bench.provider()
-    groups, gaps = read_node_groups([provider], ())
+    observed = read_node_groups([provider], ())
+    groups, gaps = observed.groups, observed.gaps
     assert groups
     context = DoctorContext(
         policy=Policy(name="prod", mode=Mode.ACTIVE, providers={"huaweicloud": {}}),

@@ -19,6 +19,7 @@ import msgspec
 from chalicelib.cluster.snapshot_builder import SnapshotBuilder
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
+from chalicelib.model.snapshot import ObservedGroups
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.providers.kit.base import Observation
@@ -213,7 +214,7 @@ def _miscounted(before: NodeGroup, now: NodeGroup, spoiler: Spoiler) -> Iterator
 def planned(seen: Observation, nodes: Sequence[Any], now: float) -> list[str]:
     """Returns the groups that a pass would operate on when no pod is pending. Raises
     what the planner raises."""
-    snapshot = SnapshotBuilder().snapshot("suite", now, seen.groups)
+    snapshot = SnapshotBuilder().snapshot("suite", now, ObservedGroups(seen.groups))
     snapshot = msgspec.structs.replace(snapshot, nodes=tuple(nodes))
     plan, memory = plan_cluster(
         snapshot, Policy(name="suite"), Memory(first_seen=now - 86_400.0), now, 1

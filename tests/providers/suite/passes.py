@@ -34,7 +34,8 @@ class Passes:
         """Runs one pass now and executes everything that it plans."""
         bench = self.yard.bench
         nodes = bench.nodes()
-        groups, gaps = read_node_groups([self.yard.provider()], nodes)
+        observed = read_node_groups([self.yard.provider()], nodes)
+        groups, gaps = observed.groups, observed.gaps
         build = cluster()
         build.nodes, build.groups = list(nodes), list(groups)
         for name in sorted(self.busy & {node.name for node in nodes}):

@@ -170,9 +170,9 @@ def test_contested_machine_counts_in_the_size_of_its_group(yard: OperationDriver
     group = yard.bench.add_group("g", size=3)
     victim, thief, _ = _nodes(yard, group)
     _steal(yard, thief, victim.provider_id, "000-first")
-    found = {each.id: each for each in read_node_groups([yard.provider()], yard.bench.nodes())[0]}[
-        group
-    ]
+    found = {
+        each.id: each for each in read_node_groups([yard.provider()], yard.bench.nodes()).groups
+    }[group]
     assert found.target == 3
     assert len({each.handle for each in found.instances}) == 3
     assert ("000-first", victim.name) in {each.claimants for each in found.instances}

@@ -29,7 +29,7 @@ from chalicelib.cluster.listed_resources import RESOURCES
 from chalicelib.cluster.live_cluster import KeptLists, ReadResult, read_live_cluster
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
@@ -77,7 +77,7 @@ class Processes:
 
     def read(self, kube: KubeClient, kept: KeptLists | None) -> Snapshot:
         return read_live_cluster(
-            "prod", kube, lambda _: ((), ()), NOW, kept=kept, report=self.results.append
+            "prod", kube, lambda _: ObservedGroups(), NOW, kept=kept, report=self.results.append
         )
 
     def pass_of(self, kube: KubeClient, kept: KeptLists) -> Snapshot:

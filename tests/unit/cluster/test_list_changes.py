@@ -16,7 +16,7 @@ from chalicelib.cluster.errors import ClusterError
 from chalicelib.cluster.list_state import LONGEST
 from chalicelib.cluster.live_cluster import CONNECTED_FOR, KeptLists, ReadResult, read_live_cluster
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.faults import KubeFault
@@ -50,7 +50,7 @@ class FollowedCluster:
     def read(self, name: str = "prod") -> Snapshot:
         kube = self.kept.client(name, self.client())
         return read_live_cluster(
-            name, kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append
+            name, kube, lambda _: ObservedGroups(), NOW, kept=self.kept, report=self.results.append
         )
 
     @property
@@ -82,7 +82,7 @@ def test_second_pass_reads_what_has_changed_and_little_more(cluster: FollowedClu
 
 def test_process_without_kept_lists_reads_everything(cluster: FollowedCluster) -> None:
     snapshot = read_live_cluster(
-        "prod", cluster.client(), lambda _: ((), ()), NOW, report=cluster.results.append
+        "prod", cluster.client(), lambda _: ObservedGroups(), NOW, report=cluster.results.append
     )
     assert names(snapshot) == ["n0", "n1", "n2"]
     assert cluster.last.scope is ReadScope.FULL
@@ -240,7 +240,7 @@ def test_other_clusters_make_room_for_a_full_read(cluster: FollowedCluster) -> N
 
 def test_connections_are_kept_for_a_while(cluster: FollowedCluster) -> None:
     first = cluster.client()
-    read_live_cluster("prod", first, lambda _: ((), ()), NOW, kept=cluster.kept)
+    read_live_cluster("prod", first, lambda _: ObservedGroups(), NOW, kept=cluster.kept)
     cluster.moment += CONNECTED_FOR - 1
     assert cluster.kept.client("prod", cluster.client()) is first
     cluster.moment += 2

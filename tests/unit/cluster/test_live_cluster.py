@@ -15,7 +15,7 @@ from chalicelib.cluster.listed_resources import PRIORITY_CONFIG, RESOURCES, List
 from chalicelib.cluster.live_cluster import read_live_cluster
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import MissingData, PriorityConfig, Snapshot
+from chalicelib.model.snapshot import MissingData, ObservedGroups, PriorityConfig, Snapshot
 from chalicelib.policy import priority_configmap
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.cases import each_row
@@ -121,9 +121,10 @@ class LiveSnapshotApi:
         return Reply(body={"kind": f"{kind}List", "metadata": meta, "items": items})
 
 
-def observe(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
-    return (NodeGroup("g1", "test", target=len(nodes)),), (
-        MissingData("provider/test", "one group is hidden"),
+def observe(nodes: Sequence[Node]) -> ObservedGroups:
+    return ObservedGroups(
+        (NodeGroup("g1", "test", target=len(nodes)),),
+        (MissingData("provider/test", "one group is hidden"),),
     )
 
 

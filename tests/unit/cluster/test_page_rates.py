@@ -8,6 +8,7 @@ import pytest
 
 from chalicelib.cluster.list_reader import FASTER, FIRST, PROBE, PageRates
 from chalicelib.cluster.live_cluster import KeptLists, read_live_cluster
+from chalicelib.model.snapshot import ObservedGroups
 from chalicelib.net.addresses import are_private
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
@@ -112,7 +113,7 @@ def test_one_page_of_a_long_list_has_the_other_form_and_both_are_read_right() ->
         )
         kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
         kube = client_of(server)
-        snapshot = read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=kept)
+        snapshot = read_live_cluster("prod", kube, lambda _: ObservedGroups(), NOW, kept=kept)
         asked = [(parse_qs(urlsplit(each.path).query), each) for each in server.requests]
         pages = [
             (int(query["limit"][0]), each.gzip)

@@ -112,8 +112,9 @@ class _Working:
     ],
 )
 def test_provider_with_an_unexpected_error_loses_only_its_own_groups(error: Exception) -> None:
-    groups, gaps = read_node_groups((_Failing(error), _Working()), ())  # type: ignore[arg-type]
+    observed = read_node_groups((_Failing(error), _Working()), ())  # type: ignore[arg-type]
+    gaps = observed.gaps
     assert isinstance(error, MALFORMED)
-    assert [group.id for group in groups] == ["g"]
+    assert [group.id for group in observed.groups] == ["g"]
     assert [(gap.kind, len(gap.detail) < 500) for gap in gaps] == [("provider/odd", True)]
     assert isinstance(gaps[0], MissingData)

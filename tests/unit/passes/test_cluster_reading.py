@@ -14,7 +14,7 @@ from chalicelib.cluster.connect import connect
 from chalicelib.cluster.list_archive import ListArchive
 from chalicelib.cluster.live_cluster import KeptLists
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.passes.cluster_reading import connected, observe, share_lists
 from chalicelib.policy.settings.cluster_policy import ClusterReading, Policy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
@@ -67,7 +67,7 @@ def runtime(server: ApiServer) -> Runtime:
 
 def read(runtime: Runtime, reading: ClusterReading) -> tuple[Snapshot, ReadScope]:
     policy = Policy("prod", reading=reading)
-    return observe(policy, connected(policy, 0, runtime), lambda _: ((), ()), runtime)
+    return observe(policy, connected(policy, 0, runtime), lambda _: ObservedGroups(), runtime)
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -162,10 +162,10 @@ def test_verification_of_a_busy_cluster_finds_no_difference(
     read(runtime, ClusterReading.VERIFY)
     passes = 0
 
-    def goes_on(_: object) -> tuple[tuple[()], tuple[()]]:
+    def goes_on(_: object) -> ObservedGroups:
         """Happens after the changes are read, and before the lists are."""
         history.happen(20)
-        return (), ()
+        return ObservedGroups()
 
     for _ in range(12):
         history.happen(20)
@@ -188,10 +188,10 @@ def test_compacted_lists_are_not_compared_and_are_kept(
     read(runtime, ClusterReading.VERIFY)
     relabelled(server)
 
-    def compacted(_: object) -> tuple[tuple[()], tuple[()]]:
+    def compacted(_: object) -> ObservedGroups:
         relabelled(server, "n1")
         server.store.forget("nodes")
-        return (), ()
+        return ObservedGroups()
 
     policy = Policy("prod", reading=ClusterReading.VERIFY)
     snapshot, _ = observe(policy, connected(policy, 0, runtime), compacted, runtime)

@@ -22,7 +22,7 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
@@ -194,7 +194,7 @@ class HourOfJoins:
         nodes = self.nodes()
         items = [*nodes, *self.pods.values(), *self.objects, *self.around(nodes)]
         groups = tuple(self._reading(group) for group in self.groups.values())
-        snapshot = _builder(items).snapshot("test", self.now, groups)
+        snapshot = _builder(items).snapshot("test", self.now, ObservedGroups(groups))
         plan, self.memory = plan_cluster(snapshot, self.policy, self.memory, self.now, 0)
         self.plans.append(plan)
         for operation in plan.operations:
