@@ -8,9 +8,10 @@ import msgspec
 class CatalogueEntry(msgspec.Struct, frozen=True, rename="camel"):
     """A type in one zone, or in one region of a vendor without zones.
 
-    name: as nodes state it in `node.kubernetes.io/instance-type`. memory: bytes. price, spot_price:
-    of one machine an hour, None where the vendor states none. stock, spot_stock: how many can be
-    ordered, None where the vendor does not say.
+    name: as nodes state it in `node.kubernetes.io/instance-type`. memory, disk: bytes; disk 0: none
+    comes with it, or its size is unknown. price, spot_price: of one machine an hour, None where the
+    vendor states none. stock, spot_stock: how many can be ordered, None where the vendor does not
+    say.
     """
 
     name: str
@@ -19,6 +20,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, rename="camel"):
     cores: int
     memory: int
     gpus: int = 0
+    disk: int = 0
     price: float | None = None
     spot_price: float | None = None
     stock: int | None = None

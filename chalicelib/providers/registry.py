@@ -55,7 +55,9 @@ def _useless_settings(name: str, connection: Connection) -> tuple[BadInput, ...]
         from chalicelib.policy.vendors.cherryservers import read_settings
         from chalicelib.providers.cherryservers import definition_reader
 
-        return definition_reader.mistakes(read_settings(connection.settings, connection.groups))
+        managed = bool(connection.pools)
+        settings = read_settings(connection.settings, connection.groups, managed=managed)
+        return definition_reader.mistakes(settings)
     if name == "clusterapi":
         from chalicelib.providers.clusterapi import provider as clusterapi
 

@@ -314,11 +314,13 @@ class CherrySettings(VendorSettings, frozen=True):
 
 
 def read_settings(
-    settings: Mapping[str, str], entries: Iterable[GroupPolicy] = ()
+    settings: Mapping[str, str], entries: Iterable[GroupPolicy] = (), *, managed: bool = False
 ) -> CherrySettings:
-    """Return the settings of a policy's texts and of its entries of nodeGroups. Raises BadInput, or
-    InputErrors for several mistakes."""
-    return typed(CherrySettings, settings, (_one_source, _one_token_source), _GROUPS, entries)
+    """Return the settings of a policy's texts and of its entries of nodeGroups. managed: Outscaler
+    makes groups, so the policy need not name any. Raises BadInput, or InputErrors for several
+    mistakes."""
+    groups = msgspec.structs.replace(_GROUPS, none=None) if managed else _GROUPS
+    return typed(CherrySettings, settings, (_one_source, _one_token_source), groups, entries)
 
 
 def _one_source(given: Mapping[str, Any]) -> None:

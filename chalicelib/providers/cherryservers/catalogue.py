@@ -40,11 +40,18 @@ def _entry(plan: CherryPlan, region: AvailableRegion) -> CatalogueEntry:
         zone=region.slug or region.name,
         cores=plan.specs.cpus.cores,
         memory=amount_of(memory.total, memory.unit) or 0,
+        disk=_disk(plan),
         price=_price(plan, is_spot=False),
         spot_price=_price(plan, is_spot=True),
         stock=max(0, region.stock_qty),
         spot_stock=max(0, region.spot_qty),
     )
+
+
+def _disk(plan: CherryPlan) -> int:
+    """Return the bytes of the first disk, 0 if they are unknown."""
+    row = next(iter(plan.specs.storage), None)
+    return (amount_of(row.size, row.unit) or 0) if row is not None else 0
 
 
 def _price(plan: CherryPlan, *, is_spot: bool) -> float | None:

@@ -48,6 +48,7 @@ from chalicelib.providers.kit.http import VendorResponse
 
 CLUSTER_TAG, POOL_TAG = "k8s-cluster", "k8s-nodepool"
 OPERATION_TAG, DEFINITION_TAG = "outscaler-operation", "outscaler-definition"
+MANAGED_TAG = "outscaler-managed"
 
 Id = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
 Text = Annotated[str, msgspec.Meta(max_length=300)]

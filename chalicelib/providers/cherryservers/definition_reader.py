@@ -19,7 +19,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.managed_group import MachineChoice
 from chalicelib.model.secret import place_of
+from chalicelib.policy.settings.managed_pools import Market
 from chalicelib.policy.vendors.cherryservers import DEFAULT, PLACE, CherrySettings, cluster_name
 from chalicelib.providers.cherryservers.gcfg import Section, parse_gcfg
 from chalicelib.providers.cherryservers.pool_definition import (
@@ -55,6 +57,7 @@ _GLOBAL, _DEFS = "global", "nodegroupdef"
 # the spelling in upstream's README
 _API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpoint"}
 _LIKE_A_KEY = re.compile(r"[A-Za-z][A-Za-z_.-]{0,31}\Z")
+_MANAGED_PATTERN = "k8s-{{.NodeGroup}}-{{.RandString8}}"  # their names are long, and unique
 _LARGEST = 2**31 - 1
 _MOST_CORES, _MOST_GIGABYTES = 4096, 1_000_000
 _TRUTH = {
@@ -139,7 +142,37 @@ class Definitions:
     def of(self, pool: str) -> Definition:
         """Return the definition of a pool; without its own section, the default's with the pool's
         name. Raises BadInput, which affects this pool only."""
-        own = self._sections.get(pool, self._default)
+        return self._definition(pool, self._sections.get(pool, self._default))
+
+    def section(self, name: str) -> PoolSection:
+        """Return the section of a name, `default` among them. Raises BadInput if there is none."""
+        section = self._default if name == DEFAULT else self._sections.get(name)
+        if section is None:
+            names = ", ".join(sorted({DEFAULT, *self._sections}))
+            raise BadInput(name, "is no definition of cherryservers", f"write one of {names}")
+        return section
+
+    def region(self, section: PoolSection) -> str:
+        """Return the region of a section, "" if it has none."""
+        return self._text(section, "region")
+
+    def of_choice(self, pool: str, section: PoolSection, choice: MachineChoice) -> Definition:
+        """Return the definition of a group of Outscaler's own: as a section says, but for its
+        machines. Raises BadInput, which affects this group only."""
+        changed = {
+            "plan": choice.instance_type,
+            "region": choice.zone,
+            "spot-market": str(choice.market == Market.SPOT).lower(),
+            "cpu-override": "0",
+        }
+        pattern = self._text(section, "hostname-pattern")
+        if pattern in ("", DEFAULT_PATTERN):
+            changed["hostname-pattern"] = _MANAGED_PATTERN
+        values = {key: (ConfiguredValue(text, section.place),) for key, text in changed.items()}
+        own = msgspec.structs.replace(section, values={**section.values, **values})
+        return self._definition(pool, own)
+
+    def _definition(self, pool: str, own: PoolSection) -> Definition:
         self._check_common_keys(own)
         lacking = [key for key in _NEEDED if not self._text(own, key)]
         if lacking:

@@ -28,6 +28,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.group import InstanceError, InstanceState
+from chalicelib.model.managed_group import PREFIX, declaration_in
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.timestamps import instant
@@ -36,14 +37,17 @@ from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.decoding import (
     CLUSTER_TAG,
     DEFINITION_TAG,
+    MANAGED_TAG,
     POOL_TAG,
     CherryServer,
     UnreadableServer,
 )
 from chalicelib.providers.cherryservers.definition_reader import Definitions
+from chalicelib.providers.cherryservers.managed_groups import managed_definition
 from chalicelib.providers.cherryservers.pool_definition import Definition, is_fingerprint
 from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Transient, Unknown
+from chalicelib.providers.kit.managed_pools import ManagedPools
 from chalicelib.providers.kit.node_identity import (
     Identity,
     N,
@@ -418,6 +422,7 @@ class CherryContext:
         open_api: Callable[[int], CherryApi],
         open_gone: Callable[[int], DeletedServers],
         open_tokens: Callable[[], Tokens],
+        open_pools: Callable[[Callable[[], Definitions]], ManagedPools],
         nodes: Lister | None,
         requests: OneTimeRequests,
         now: Callable[[], float],
@@ -429,6 +434,7 @@ class CherryContext:
             open_gone,
         )
         self._open_tokens = open_tokens
+        self.managed = open_pools(lambda: self.definitions)
 
     @cached_property
     def definitions(self) -> Definitions:
@@ -458,18 +464,40 @@ class CherryContext:
         """Return the source of bootstrap tokens."""
         return self._open_tokens()
 
+    def is_managed(self, group: str) -> bool:
+        """Return whether it is the name of a group that Outscaler makes itself."""
+        return group.startswith(PREFIX) and all(
+            bounds.name != group for bounds in self.settings.groups
+        )
+
+    def declared_nodes(self, definition: Definition, servers: ServerList) -> int:
+        """Return the servers of the other groups of an own group's declaration."""
+        declaration = declaration_in(definition.mark)
+        return sum(
+            declaration_in(server.tags.get(MANAGED_TAG, "")) == declaration
+            and not servers.leaves(server)
+            and not belongs(server, definition)
+            for server in servers.by_id.values()
+        )
+
     def bounds(self, group: str) -> CherryBounds:
         """Return the policy's bounds of a pool. Raises InvalidRequest for a pool that the policy
         does not name, whose servers must not be changed."""
         for bounds in self.settings.groups:
             if bounds.name == group:
                 return bounds
+        if self.is_managed(group):
+            candidate = self.managed.candidates.get(group)
+            most = candidate.pool.limits.nodes if candidate is not None else 0
+            return CherryBounds(group, 0, most)
         raise InvalidRequest(f"the policy names no pool {group} of {PROVIDER}")
 
     def definition(self, group: str) -> Definition:
         """Return the definition of one pool; raises InvalidRequest, which affects this pool
         only."""
         try:
+            if self.is_managed(group):
+                return managed_definition(self.definitions, self.managed, group)
             return self.definitions.of(group)
         except BadInput as mistake:
             raise InvalidRequest(str(mistake), code="Definition") from None

@@ -7,11 +7,14 @@ error and does not affect the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
 
 from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import instant
+from chalicelib.policy.settings.managed_pools import Market
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
 from chalicelib.providers.cherryservers.decoding import (
     CLUSTER_TAG,
@@ -27,6 +30,12 @@ from chalicelib.providers.cherryservers.instances import (
     outdated,
     server_state,
 )
+from chalicelib.providers.cherryservers.managed_groups import (
+    OwnGroup,
+    managed_definition,
+    own_groups,
+    plan_of,
+)
 from chalicelib.providers.cherryservers.node_template import (
     POOL_LABEL,
     hourly,
@@ -37,11 +46,16 @@ from chalicelib.providers.cherryservers.pool_definition import Definition, finge
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Throttled, Transient
 from chalicelib.providers.kit.group_builder import GroupBuilder, instance_state
+from chalicelib.providers.kit.managed_pools import candidate_group, with_kernel
 
 _NO_LABEL = (
     "its cloud-init does not set the label pool, which a new node is expected to have: pods that "
     "choose by it "
     "would get a machine that they cannot use; give the kubelet --node-labels=pool={{.NodeGroup}}"
+)
+_TAKEN = (
+    "servers of this name exist that Outscaler has not ordered: they are left alone, and no group "
+    "is opened under the name; give them another tag k8s-nodepool"
 )
 _HOUR = 3600.0  # hourly plans are billed by the started hour
 _JOINED_WITHOUT = (
@@ -53,16 +67,10 @@ _JOINED_WITHOUT = (
 def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
     """Return all groups of the policy, in its order; raises ProviderError if the definitions or
     the list cannot be read."""
-    definitions: dict[str, Definition] = {}
-    problems: dict[str, str] = {}
-    for bounds in context.settings.groups:
-        try:
-            definitions[bounds.name] = context.definition(bounds.name)
-        except InvalidRequest as mistake:
-            if mistake.code != "Definition":
-                raise
-            problems[bounds.name] = mistake.message
     servers = context.servers()
+    own = _own_groups(context, servers)
+    names = [bounds.name for bounds in context.settings.groups]
+    definitions, problems = _definitions(context, [*names, *(group.name for group in own)])
     for name, definition in definitions.items():
         if doubt := servers.doubt(definition):
             problems[name] = f"its servers are not known: {doubt}"
@@ -74,7 +82,93 @@ def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
             groups.append(_faulty_group(bounds, problems[bounds.name]))
         else:
             groups.append(builder.build(bounds, definitions[bounds.name]))
-    return Observation(tuple(groups), tuple(builder.gaps))
+    for group in own:
+        if group.taken:
+            builder.warn(group.name, _TAKEN)
+        elif group.name in problems:
+            groups.append(_faulty_group(CherryBounds(group.name, 0, 0), problems[group.name]))
+        else:
+            groups.append(_own_group(builder, context, group, definitions[group.name]))
+    if not context.managed.pools:
+        return Observation(tuple(groups), tuple(builder.gaps))
+    candidates = _candidates(context, {group.name for group in own})
+    selections = context.managed.selections()
+    return Observation(tuple(groups), tuple(builder.gaps), candidates, selections)
+
+
+def _definitions(
+    context: CherryContext, groups: Iterable[str]
+) -> tuple[dict[str, Definition], dict[str, str]]:
+    """Return the definitions of groups, and why others have none; raises ProviderError if none can
+    be read."""
+    definitions: dict[str, Definition] = {}
+    problems: dict[str, str] = {}
+    for name in groups:
+        try:
+            definitions[name] = context.definition(name)
+        except InvalidRequest as mistake:
+            if mistake.code != "Definition":
+                raise
+            problems[name] = mistake.message
+    return definitions, problems
+
+
+def _own_groups(context: CherryContext, servers: ServerList) -> tuple[OwnGroup, ...]:
+    """Return the groups of Outscaler's own that have servers of this cluster."""
+    cluster = context.definitions.cluster_name
+    ours = [
+        server
+        for server in servers.by_id.values()
+        if server.tags.get(CLUSTER_TAG) == cluster and not servers.leaves(server)
+    ]
+    groups = own_groups(ours, context.managed)
+    return tuple(group for group in groups if context.is_managed(group.name))
+
+
+def _own_group(
+    builder: _CherryGroupBuilder, context: CherryContext, own: OwnGroup, definition: Definition
+) -> NodeGroup:
+    """Return an own group that exists. It grows no further than stock and limits allow, and not at
+    all once it is no candidate."""
+    candidate = context.managed.candidates.get(own.name)
+    choice = own.managed.choice
+    real = msgspec.structs.replace(
+        definition,
+        plan=choice.instance_type,
+        region=choice.zone,
+        spot=choice.market == Market.SPOT,
+    )
+    group = builder.build(CherryBounds(own.name, 0, 0), real)
+    most = group.target
+    if candidate is not None:
+        stock = candidate.machine.stock
+        most = candidate.pool.limits.nodes if stock is None else group.target + stock
+    instances = tuple(
+        msgspec.structs.replace(
+            instance, outdated=own.managed.retiring if instance.outdated else ""
+        )
+        for instance in group.instances
+    )
+    return msgspec.structs.replace(group, max=most, instances=instances, managed=own.managed)
+
+
+def _candidates(context: CherryContext, existing: Collection[str]) -> tuple[NodeGroup, ...]:
+    """Return the groups that could be opened. existing: names of groups that have servers."""
+    pools = context.managed
+    stored = pools.shelf.read()
+    if stored is None:
+        return ()
+    groups = []
+    for name, candidate in pools.candidates.items():
+        if name in existing:
+            continue
+        definition = managed_definition(context.definitions, pools, name)
+        reserve = with_kernel(context.settings.reserve, candidate.machine.entry.memory)
+        template = make_template(definition, plan_of(candidate.machine.entry), reserve)
+        groups.append(
+            candidate_group(candidate, template, stored.catalogue.currency, stored.read_at)
+        )
+    return tuple(groups)
 
 
 def _faulty_group(bounds: CherryBounds, problem: str) -> NodeGroup:

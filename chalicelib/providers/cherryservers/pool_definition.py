@@ -29,7 +29,8 @@ class Definition(msgspec.Struct, frozen=True):
     """The order parameters of one pool's servers. api_server_endpoint: `host:port` for the
     cloud-init; region, plan, os: slugs; cloudinit: a Go template in base64, "" for none;
     hostname_pattern: a Go template; os_partition_size: GB, 0 for none; spot: from the spot market;
-    cpu_override: whole cores, 0 for the plan's value."""
+    cpu_override: whole cores, 0 for the plan's value; mark: of a group that Outscaler makes itself,
+    "" for another one."""
 
     pool: str
     cluster_name: str
@@ -44,6 +45,7 @@ class Definition(msgspec.Struct, frozen=True):
     os_partition_size: int = 0
     spot: bool = False
     cpu_override: int = 0
+    mark: str = ""
 
 
 # -- templates

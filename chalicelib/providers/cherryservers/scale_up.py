@@ -37,6 +37,7 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.cherryservers.decoding import (
     CLUSTER_TAG,
     DEFINITION_TAG,
+    MANAGED_TAG,
     OPERATION_TAG,
     POOL_TAG,
     CherryServer,
@@ -48,6 +49,7 @@ from chalicelib.providers.cherryservers.instances import (
     belongs,
     control_plane,
 )
+from chalicelib.providers.cherryservers.managed_groups import refuse_taken
 from chalicelib.providers.cherryservers.node_template import stock_of
 from chalicelib.providers.cherryservers.pool_definition import (
     Definition,
@@ -98,6 +100,11 @@ def scale_up(context: CherryContext, operation: Operation) -> Outcome:
             return step.retry_later(error)
         return step.send(lot, script) if script is not None else step.follow()
     servers = context.servers(context.definition(group))
+    if context.is_managed(group):
+        members = servers.members(order.definition)
+        refuse_taken(group, members, context.managed)
+        others = context.declared_nodes(order.definition, servers)
+        context.managed.check(operation, others)
     existing = order.existing(servers, {})
     if len(existing) == order.count:
         return Succeeded(_facts(operation, order.count))
@@ -559,12 +566,12 @@ class Order:
         """The tags by which each server is found. That of the definition is not among them: if a
         server has lost its tags, the definition may have changed since it was ordered."""
         definition = self.definition
-        operation_id = self._operation.spec.id
-        return {
+        tags = {
             CLUSTER_TAG: definition.cluster_name,
             POOL_TAG: definition.pool,
-            OPERATION_TAG: operation_id,
+            OPERATION_TAG: self._operation.spec.id,
         }
+        return {**tags, MANAGED_TAG: definition.mark} if definition.mark else tags
 
     def bodies(self, numbers: Iterable[int], user_data: str) -> tuple[CreateServer, ...]:
         """Return the requests for these servers."""

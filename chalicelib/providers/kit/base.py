@@ -153,6 +153,15 @@ class CatalogueReader(Protocol):
 
 
 @runtime_checkable
+class PoolMaker(Protocol):
+    """A provider that makes groups for spec.managedPools."""
+
+    def refresh_catalogue(self, *, buying: bool) -> bool:
+        """Read the stored catalogue again if it is due; return whether there was none before.
+        buying: machines of it are bought now. Raises ProviderError."""
+
+
+@runtime_checkable
 class QuotaReader(Protocol):
     """A provider that knows how many instances its account may still create."""
 

@@ -26,9 +26,10 @@ from chalicelib.model.managed_group import (
     short_declaration,
 )
 from chalicelib.model.operation import Operation
+from chalicelib.model.resources import MEMORY
 from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.policy.settings.mode import Mode
-from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf, StoredCatalogue
+from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf
 from chalicelib.providers.kit.errors import InvalidRequest, Transient
 from chalicelib.providers.kit.machine_types import (
     Machine,
@@ -114,9 +115,9 @@ class ManagedPools:
     ) -> None:
         self.pools = tuple(pool for pool in pools if pool.mode is not Mode.OFF)
         self.shelf = shelf
-        self._read_uid, self._source_of = uid, source_of
-        self.selections: list[PoolSelection] = []
-        """What is left of each declaration, once the candidates were asked for."""
+        self._read_uid, self._read_source = uid, source_of
+        self._sources: dict[str, Source] = {}
+        self._selections: dict[str, Selection] = {}
 
     @cached_property
     def cluster(self) -> str:
@@ -126,39 +127,50 @@ class ManagedPools:
     @cached_property
     def candidates(self) -> Mapping[str, Candidate]:
         """The candidates by the names of their groups. Raises ProviderError."""
-        stored = self.shelf.read() if self.pools else None
         by_name: dict[str, Candidate] = {}
         for pool in self.pools:
-            source = self._source_of(pool)
-            machines = self._select(pool, source, stored)
-            for machine in machines:
+            source = self.source_of(pool)
+            for machine in self._selection_of(pool).machines:
                 group = ManagedGroup(self.cluster, choice_of(pool, machine), source.definition)
                 by_name[group.name] = Candidate(pool, machine, group)
         return by_name
 
-    def _select(
-        self, pool: ManagedPool, source: Source, stored: StoredCatalogue | None
-    ) -> tuple[Machine, ...]:
-        """Return the machines of a declaration, and note what became of the others."""
-        selection, problem = Selection(), source.problem or MISSING
-        currency, read_at = "", 0.0
-        if stored is not None and not source.problem:
-            disk_gib = pool.disk or source.disk_gib
-            selection = select_machines(_located(pool, source), stored.catalogue, disk_gib)
-            currency, read_at, problem = stored.catalogue.currency, stored.read_at, ""
-        self.selections.append(
-            PoolSelection(
+    def selections(self) -> tuple[PoolSelection, ...]:
+        """Return what is left of the catalogue for each declaration. Raises ProviderError."""
+        stored = self.shelf.read()
+        views = []
+        for pool in self.pools:
+            selection = self._selection_of(pool)
+            problem = self.source_of(pool).problem or ("" if stored is not None else MISSING)
+            view = PoolSelection(
                 pool.name,
                 pool.provider,
                 selection.offered,
                 selection.failed,
                 len(selection.machines),
-                currency,
-                read_at,
-                problem,
+                problem=problem,
             )
-        )
-        return selection.machines
+            if stored is not None:
+                currency, read_at = stored.catalogue.currency, stored.read_at
+                view = msgspec.structs.replace(view, currency=currency, read_at=read_at)
+            views.append(view)
+        return tuple(views)
+
+    def source_of(self, pool: ManagedPool) -> Source:
+        """Return what a declaration copies. Raises ProviderError."""
+        if pool.name not in self._sources:
+            self._sources[pool.name] = self._read_source(pool)
+        return self._sources[pool.name]
+
+    def _selection_of(self, pool: ManagedPool) -> Selection:
+        stored, source = self.shelf.read(), self.source_of(pool)
+        if stored is None or source.problem:
+            return Selection()
+        if pool.name not in self._selections:
+            disk_gib = pool.disk or source.disk_gib
+            selection = select_machines(_located(pool, source), stored.catalogue, disk_gib)
+            self._selections[pool.name] = selection
+        return self._selections[pool.name]
 
     def is_own(self, name: str, mark: str) -> bool:
         """Return whether a group with this name is Outscaler's, of this cluster. Raises
@@ -182,7 +194,7 @@ class ManagedPools:
         for sale now, or nothing is known."""
         if pool is None:
             return DECLARATION_GONE
-        source = self._source_of(pool)
+        source = self.source_of(pool)
         if source.problem:
             return ""
         if ManagedGroup(self.cluster, choice, source.definition).name != name:
@@ -242,6 +254,12 @@ def candidate_group(
         spot=machine.market == "spot",
         managed=Managed(candidate.group.choice),
     )
+
+
+def with_kernel(reserve: Mapping[str, int], memory: int) -> dict[str, int]:
+    """Return a reserve, as of template_node, with what the kernel of an unknown machine keeps.
+    memory: bytes of the machine."""
+    return {**reserve, MEMORY: reserve.get(MEMORY, 0) + int(memory * KERNEL_SHARE)}
 
 
 def _located(pool: ManagedPool, source: Source) -> ManagedPool:
