@@ -371,6 +371,36 @@ class ReasonCode(StrEnum):
         ),
     )
 
+    # --- why a declaration of spec.managedPools buys nothing, or no more
+    DECLARATION_LIMIT = ReasonRow(
+        "DeclarationLimit",
+        "limit of its managed pool reached",
+        detail="{pool}: {resource} {used} of {max}",
+        tally="limit of the managed pool",
+        at_maximum=True,
+        meaning="raise `limits` of the managed pool; the text has what is used and the limit",
+    )
+    POOL_BUDGET = ReasonRow(
+        "PoolBudget",
+        "its managed pool has as many groups as it may have",
+        detail="{pool}: at most {max}",
+        tally="maxPools",
+        at_maximum=True,
+        meaning=(
+            "raise `maxPools` of the managed pool, or remove its empty groups with `outscaler "
+            "pools prune`"
+        ),
+    )
+    SPREAD_NOT_REACHED = ReasonRow(
+        "SpreadNotReached",
+        "nodes of managed pool {pool} are not spread as minTypes or maxShare ask",
+        detail="{detail}",
+        meaning=(
+            "too few machine types or zones are in stock or allowed. Pods got nodes all the same; "
+            "with `strict` they would wait"
+        ),
+    )
+
     # --- why a rule adds no nodes, or no more
     RULE_NOT_DUE = ReasonRow(
         "RuleNotDue",

@@ -319,7 +319,8 @@ def _spec(
         from_size=sizes[0],
         to_size=sizes[1],
         deadline=state.now + operation_timeout(kind, state.options),
-        pool=group.pool.id if group.pool is not None else "",
+        pool=group.pool.id if group.pool is not None and group.managed is None else "",
+        choice=group.managed.choice if group.managed is not None else None,
     )
 
 

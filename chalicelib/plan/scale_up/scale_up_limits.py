@@ -22,6 +22,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
+from chalicelib.plan.scale_up.declaration_limits import DeclarationLimits
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools, rooms
 from chalicelib.plan.state.readiness import Bucket
@@ -52,7 +53,8 @@ def may_grow(group: NodeGroupState) -> bool:
 
 class ResourceLimiter:
     """The remaining room of the limits that groups share: the cluster's and their pools'. spot: the
-    shares of spot groups, None without spec.spot. own: groups by the names of their variants
+    shares of spot groups, None without spec.spot. declared: the limits of spec.managedPools, None
+    without. own: groups by the names of their variants
     (scale_up/zone_variants.py), which have their maximum together."""
 
     own: Mapping[str, NodeGroupState] = {}
@@ -67,6 +69,8 @@ class ResourceLimiter:
         self._used = dict.fromkeys(self._max, 0)
         self._pools = rooms(state.groups)
         self.spot = SpotShares(state) if state.policy.spot is not None else None
+        has_declarations = bool(state.policy.managed_pools)
+        self.declared = DeclarationLimits(state) if has_declarations else None
         counted = [
             node for node in state.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"
         ]
@@ -90,6 +94,7 @@ class ResourceLimiter:
         other._pools = dict(self._pools)
         other._given = dict(self._given)
         other.spot = self.spot.copy() if self.spot is not None else None
+        other.declared = self.declared.copy() if self.declared is not None else None
         return other
 
     def take(self, node: Node, count: int, group: NodeGroup | None = None) -> None:
@@ -103,6 +108,8 @@ class ResourceLimiter:
             self._given[group.id] = self._given.get(group.id, 0) + count
         if group is not None and self.spot is not None:
             self.spot.add(group.id, count)
+        if group is not None and self.declared is not None:
+            self.declared.take(node, group, count)
 
     def pool_room(self, group: NodeGroup) -> int:
         """Return how many nodes the limits of a group's pool leave room for; never negative, and
@@ -138,6 +145,8 @@ class ResourceLimiter:
             for pool, room in sorted(self._pools.items())
             if pool in pool_of
         ]
+        if self.declared is not None:
+            limits += self.declared.shared(groups)
         return limits
 
     def allowance(self, group: NodeGroupState, grown: int, room_elsewhere: int = 0) -> Allowance:
@@ -160,6 +169,9 @@ class ResourceLimiter:
             allowances.append(Allowance(self.pool_room(group.group), _pool_limit(group)))
         if share is not None:
             allowances.append(Allowance(*share))
+        if self.declared is not None:
+            rooms = self.declared.rooms(group.group, group.template.node)
+            allowances += [Allowance(nodes, stop) for nodes, stop in rooms]
         if self._per_scale_up > 0:
             stop = Reason.of(ReasonCode.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)
             allowances.append(Allowance(self._per_scale_up - grown, stop))

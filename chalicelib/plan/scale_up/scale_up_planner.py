@@ -27,6 +27,7 @@ from chalicelib.plan.scale_up.rule_purchases import RuleResults, plan_rules
 from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.managed_groups import is_candidate
 from chalicelib.plan.state.pass_time import PassTime
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.spot_market import avoided_until, spot_groups
@@ -146,7 +147,9 @@ class _Report:
             fits=tuple(fits),
             promises=_merged(promises),
             unschedulable=self._unschedulable(),
-            groups=tuple(self._group_verdict(group) for _, group in groups),
+            groups=tuple(
+                self._group_verdict(group) for _, group in groups if not is_candidate(group.group)
+            ),
             notes=(*self.search.notes.values(), *self._zone_notes(), *self.rule_results.notes),
             rule_results=self.rule_results,
             headroom=self.headroom,

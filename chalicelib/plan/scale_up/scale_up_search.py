@@ -245,6 +245,7 @@ class ScaleUpSearch:
                 self.context.price_of,
                 lambda: self.pass_time.over(limit),
                 self.grown,
+                self.notes,
             )
         if bought is None:
             note = Reason.of(

@@ -46,7 +46,7 @@ from chalicelib.providers.cherryservers.pool_definition import Definition, finge
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Throttled, Transient
 from chalicelib.providers.kit.group_builder import GroupBuilder, instance_state
-from chalicelib.providers.kit.managed_pools import candidate_group, with_kernel
+from chalicelib.providers.kit.managed_pools import candidate_group, pool_of, with_kernel
 
 _NO_LABEL = (
     "its cloud-init does not set the label pool, which a new node is expected to have: pods that "
@@ -149,7 +149,9 @@ def _own_group(
         )
         for instance in group.instances
     )
-    return msgspec.structs.replace(group, max=most, instances=instances, managed=own.managed)
+    return msgspec.structs.replace(
+        group, max=most, instances=instances, pool=pool_of(choice.declaration), managed=own.managed
+    )
 
 
 def _candidates(context: CherryContext, existing: Collection[str]) -> tuple[NodeGroup, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.group import NodeGroup
+from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.managed_group import (
     PREFIX,
     MachineChoice,
@@ -235,6 +235,12 @@ def choice_of(pool: ManagedPool, machine: Machine) -> MachineChoice:
     return MachineChoice(pool.name, entry.name, entry.zone, machine.market.value)
 
 
+def pool_of(declaration: str) -> Pool:
+    """Return the pool that the groups of a declaration share: its nodes are disrupted, spread and
+    counted together."""
+    return Pool(f"managed/{declaration}", declaration)
+
+
 def candidate_group(
     candidate: Candidate, template: GroupTemplate, currency: str, read_at: float
 ) -> NodeGroup:
@@ -252,6 +258,7 @@ def candidate_group(
         currency=currency,
         priced_at=read_at,
         spot=machine.market == "spot",
+        pool=pool_of(pool.name),
         managed=Managed(candidate.group.choice),
     )
 

@@ -7,14 +7,17 @@ column generation, rounding, an exact program for few nodes and a local search.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from chalicelib.model.node import Node
+from chalicelib.model.reason import Reason
 from chalicelib.plan.packing.linear_solver import LEFT, Trouble
 from chalicelib.plan.scale_up.candidate_groups import Candidates
+from chalicelib.plan.scale_up.declaration_limits import DeclarationLimits
 from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
 from chalicelib.plan.scale_up.least_cost.master_problem import (
     FEW,
@@ -161,6 +164,30 @@ class Purchase(msgspec.Struct, frozen=True):
     pods: dict[int, int]
 
 
+def _of_declarations(
+    offers: Sequence[Offer],
+    candidates: Candidates,
+    declared: DeclarationLimits,
+    grown: Mapping[str, int],
+) -> list[Offer]:
+    """Return the offers as spec.managedPools has them: dearer where a group would have to be
+    opened, and with the zones over which their nodes are spread."""
+    groups = candidates.groups
+    places = [declared.place_of(group.group) for group in groups]
+    nodes: Counter[str] = Counter()
+    for place, group in zip(places, groups, strict=True):
+        nodes[place] += group.target + grown.get(group.id, 0)
+    return [
+        msgspec.structs.replace(
+            offer,
+            price=offer.price * declared.opening_factor(group.group),
+            zone=place,
+            have=nodes[place] if place else 0,
+        )
+        for offer, place, group in zip(offers, places, groups, strict=True)
+    ]
+
+
 def purchases(
     counts: Mapping[int, int],
     candidates: Candidates,
@@ -169,11 +196,12 @@ def purchases(
     price_of: Callable[[str, Node], float | None],
     stop: Stop,
     grown: Mapping[str, int],
+    notes: dict[object, Reason],
 ) -> list[Purchase] | None:
     """Return the cheapest mix of new nodes for pending pods, or None if there is no answer and the
     next expander decides. counts: class -> unplaced pods; price_of: the hourly price of a new node
     by its group and template, None
-    if unknown; grown: group -> nodes already bought.
+    if unknown; grown: group -> nodes already bought; notes: receives what could not be reached.
 
     Only what the search can optimise is converted to solver input. Pods with rules about other
     pods, host ports or claims, pods that need one zone of a group in several, and groups that scale
@@ -191,6 +219,8 @@ def purchases(
             else limiter.allowance(group, grown.get(group.id, 0)).nodes
         )
         offers.append(Offer(group.id, shape.free, math.inf if price is None else price, most))
+    if limiter.declared is not None:
+        offers = _of_declarations(offers, candidates, limiter.declared, grown)
     classes = [cls for cls in counts if simulated.is_independent(cls)]
     asks = [
         Ask(
@@ -200,8 +230,16 @@ def purchases(
         )
         for cls in classes
     ]
-    limits = [Shared(amounts, most) for amounts, most in limiter.shared(candidates.groups)]
-    bought = solve(offers, asks, limits, stop)
+    if limiter.declared is None:
+        limits = [Shared(amounts, most) for amounts, most in limiter.shared(candidates.groups)]
+        bought = solve(offers, asks, limits, stop)
+    else:
+        # Imported here, because few clusters have managed pools.
+        from chalicelib.plan.scale_up.least_cost.declared_mix import DeclaredMix
+
+        search = DeclaredMix(candidates, limiter, limiter.declared, solve, stop)
+        bought = search.search(offers, asks)
+        notes.update((note.key, note) for note in search.notes)
     if bought is None:
         return None
     return [

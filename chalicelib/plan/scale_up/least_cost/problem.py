@@ -191,17 +191,24 @@ def answer(
     problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads: Loads
 ) -> list[Bought]:
     """Return the loads in terms of the original offers and asks; the first originals are
-    used up before the next."""
+    used up before the next. Of equal offers in several zones each next node is in the zone with
+    fewest nodes of its declaration."""
     nodes_left = {g: offers[g].most for members in problem.offers for g in members}
     pods_left = {a: asks[a].count for members in problem.asks for a in members}
+    nodes_in = {offer.zone: offer.have for offer in offers if offer.zone}
     bought: list[Bought] = []
     for load in loads:
         rest = load.nodes
         while rest > 0:
-            offer = next(g for g in problem.offers[load.offer] if nodes_left[g] > 0)
+            free = [g for g in problem.offers[load.offer] if nodes_left[g] > 0]
+            offer = min(free, key=lambda g: nodes_in.get(offers[g].zone, -1))
             pods = _deal(problem, load, pods_left)
             repeats = [pods_left[a] // count for a, count in pods.items()]
             alike = min([rest, nodes_left[offer], *repeats])
+            zone = offers[offer].zone
+            if zone:
+                alike = 1 if len(free) > 1 else alike
+                nodes_in[zone] += alike
             for a, count in pods.items():
                 pods_left[a] -= count * alike
             nodes_left[offer] -= alike
@@ -242,12 +249,16 @@ class Offer(msgspec.Struct, frozen=True):
     free:  room for pods on an empty new node, R amounts; column 0 is the number of pods
     price: of one node, in any unit; not finite: the group cannot be bought
     most:  how many nodes may still be bought
+    zone:  zone and declaration of a managed pool, whose equal offers are bought in turn, "" else
+    have:  nodes there already
     """
 
     group: str
     free: Ints
     price: float
     most: int
+    zone: str = ""
+    have: int = 0
 
 
 class Ask(msgspec.Struct, frozen=True):

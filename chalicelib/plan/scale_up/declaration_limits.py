@@ -1,0 +1,172 @@
+"""Limits of the declarations of spec.managedPools: their nodes, cores, memory, GPUs and price
+together, and how many groups each may have.
+
+Nodes that exist or are on their way count. The limits are constraints of the least-cost search
+(`shared`), and of each option of the other expanders (`rooms`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
+from chalicelib.plan.prices import MICRO
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.managed_groups import declaration_of, is_candidate, open_groups
+from chalicelib.policy.settings.managed_pools import ManagedPool
+
+_GIB = 2**30
+COST = "costPerHour"
+_UNITS = {"memory": _GIB, COST: MICRO}
+"""What a limit's amount is multiplied by; of other resources: 1."""
+
+
+class DeclarationLimits:
+    """The remaining room of each declaration. Reduced as nodes are bought."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.pools = {pool.name: pool for pool in state.policy.managed_pools}
+        self._prices = state.prices
+        self._most = {name: _most(pool) for name, pool in self.pools.items()}
+        self._used = {name: dict.fromkeys(most, 0) for name, most in self._most.items()}
+        self._existing = open_groups(group.group for group in state.groups.values())
+        self._planned: dict[str, dict[str, int]] = {}  # declaration -> group to open -> nodes
+        for group in state.groups.values():
+            if group.template is not None and group.target > 0:
+                self.take(group.template.node, group.group, group.target)
+            elif group.target > 0 and group.nodes:
+                self.take(group.nodes[0], group.group, group.target)
+
+    def copy(self) -> DeclarationLimits:
+        """Return a copy for trial calculations."""
+        other = copy(self)
+        other._used = {name: dict(used) for name, used in self._used.items()}
+        other._planned = {name: dict(planned) for name, planned in self._planned.items()}
+        return other
+
+    def take(self, node: Node, group: NodeGroup, nodes: int) -> None:
+        """Use room for nodes like this one, or give it back for a negative number."""
+        declaration = declaration_of(group)
+        used = self._used.get(declaration)
+        if used is None:
+            return
+        for resource, amount in self._amounts(node, group).items():
+            if resource in used:
+                used[resource] += amount * nodes
+        if is_candidate(group):
+            planned = self._planned.setdefault(declaration, {})
+            planned[group.id] = planned.get(group.id, 0) + nodes
+
+    def may_open(self, declaration: str) -> int:
+        """Return how many more groups a declaration may have."""
+        existing = len(self._existing.get(declaration, ()))
+        planned = self._planned.get(declaration, {}).values()
+        return max(0, self.pools[declaration].max_pools - existing - sum(map(bool, planned)))
+
+    def is_new(self, group: NodeGroup) -> bool:
+        """Return whether a group would have to be opened."""
+        planned = self._planned.get(declaration_of(group), {})
+        return is_candidate(group) and not planned.get(group.id)
+
+    def rooms(self, group: NodeGroup, node: Node) -> Iterator[tuple[int, Reason]]:
+        """Yield how many nodes of a group each limit leaves room for, with the reason why not
+        more."""
+        declaration = declaration_of(group)
+        if declaration not in self.pools:
+            return
+        if self.is_new(group) and not self.may_open(declaration):
+            most = self.pools[declaration].max_pools
+            yield 0, Reason.of(ReasonCode.POOL_BUDGET, pool=declaration, max=most)
+        used = self._used[declaration]
+        amounts = self._amounts(node, group)
+        for resource, most in self._most[declaration].items():
+            amount = amounts.get(resource, 0)
+            if amount > 0:
+                room = max(0, most - used[resource]) // amount
+                yield room, self._reason(declaration, resource)
+
+    def shared(self, groups: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
+        """Return the limits as of ResourceLimiter.shared. groups: each with a template."""
+        limits: list[tuple[tuple[int, ...], int]] = []
+        names = [declaration_of(group.group) for group in groups]
+        amounts = [
+            self._amounts(group.template.node, group.group)
+            if name and group.template is not None
+            else {}
+            for name, group in zip(names, groups, strict=True)
+        ]
+        for declaration, most_of in sorted(self._most.items()):
+            if declaration not in names:
+                continue
+            for resource, most in sorted(most_of.items()):
+                counts = tuple(
+                    of_node.get(resource, 0) if name == declaration else 0
+                    for name, of_node in zip(names, amounts, strict=True)
+                )
+                limits.append((counts, max(0, most - self._used[declaration][resource])))
+        return limits
+
+    def weights(self, groups: Iterable[NodeGroupState]) -> list[int]:
+        """Return the weights of groups, each once, the highest first."""
+        return sorted({self.weight(group.group) for group in groups}, reverse=True)
+
+    def weight(self, group: NodeGroup) -> int:
+        """Return the weight of a group's declaration, 0 for a group that somebody else has made."""
+        pool = self.pools.get(declaration_of(group))
+        return pool.weight if pool is not None else 0
+
+    def opening_factor(self, group: NodeGroup) -> float:
+        """Return by what the price of a group's nodes is multiplied, because it would have to be
+        opened."""
+        pool = self.pools.get(declaration_of(group))
+        return 1.0 + pool.opening_factor if pool is not None and self.is_new(group) else 1.0
+
+    def place_of(self, group: NodeGroup) -> str:
+        """Return the zone of a declaration in which a group is, "" for a group that somebody else
+        has made."""
+        if group.managed is None:
+            return ""
+        return f"{declaration_of(group)}/{group.managed.choice.zone}"
+
+    def _amounts(self, node: Node, group: NodeGroup) -> dict[str, int]:
+        source = node.capacity or node.allocatable
+        price = self._prices.hourly(node, group) or 0.0
+        return {
+            "nodes": 1,
+            "cpu": math.ceil(source.get(CPU, 0) / 1000),
+            "memory": source.get(MEMORY, 0),
+            "gpus": next((source[name] for name in GPU_RESOURCES if source.get(name)), 0),
+            COST: math.ceil(round(price * MICRO, 3)),
+        }
+
+    def _reason(self, declaration: str, resource: str) -> Reason:
+        unit = _UNITS.get(resource, 1)
+        return Reason.of(
+            ReasonCode.DECLARATION_LIMIT,
+            pool=declaration,
+            resource=resource,
+            used=round(self._used[declaration][resource] / unit, 4),
+            max=round(self._most[declaration][resource] / unit, 4),
+        )
+
+
+def _most(pool: ManagedPool) -> dict[str, int]:
+    """Return the limits that a declaration has, in units of a node's amounts."""
+    limits = pool.limits
+    stated = {
+        "nodes": limits.nodes,
+        "cpu": limits.cpu,
+        "memory": limits.memory,
+        "gpus": limits.gpus,
+        COST: limits.cost_per_hour,
+    }
+    return {
+        resource: round(most * _UNITS.get(resource, 1))
+        for resource, most in stated.items()
+        if most is not None
+    }
