@@ -282,7 +282,7 @@ def test_exoscale_client_full_cluster_is_an_exceeded_quota() -> None:
         zone.api().create_nodepool(OURS, WEB)
 
 
-def test_exoscale_client_second_nodepool_of_a_name_is_refused_only_if_names_are_unique() -> None:
+def test_exoscale_client_second_nodepool_of_a_name_is_refused_if_names_are_unique() -> None:
     zone = prod()
     zone.api().create_nodepool(OURS, WEB)
     zone.api().create_nodepool(OURS, WEB)
