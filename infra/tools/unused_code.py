@@ -77,7 +77,7 @@ EXCEPTIONS = (
     ),
     UnusedException(
         "chalicelib/providers/*/decoding.py",
-        ("activity_type", "end_time", "instance_prefix",
+        ("activity_type", "end_time",
          "instance_type_family", "local_storage_amount", "region_id", "removing_capacity",
          "removing_wait_capacity",
          "unit_price", "region_iso_2", "href", "raid", "nics", "ip_addresses", "spot_market"),

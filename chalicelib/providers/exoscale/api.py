@@ -1,8 +1,9 @@
 """The vendor calls that this provider makes; the decisions behind them are in other modules.
 
 Reads and size changes may be repeated, because a size is absolute. An eviction must not be: after a
-lost response the caller first reads which instances are still members. There is no paging, and
-nothing here waits for an operation to end.
+lost response the caller first reads which instances are still members. The creation of a Nodepool
+must not be either: names are not unique, so a repetition would make a second one. There is no
+paging, and nothing here waits for an operation to end.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from chalicelib.providers.exoscale.decoding import (
     ExoscaleInstance,
     InstancePool,
     InstanceType,
+    NewNodepool,
     Quota,
     SksCluster,
     Work,
@@ -173,6 +175,23 @@ class ExoscaleApi:
         """Like evict_pool, for a Nodepool."""
         return self._evict(_nodepool_path(cluster, nodepool), instances)
 
+    def create_nodepool(self, cluster_id: str, nodepool: NewNodepool) -> Work:
+        """Create a Nodepool; the operation's reference has its id. Sent once: after Transient it
+        may exist, which the caller finds out by reading the cluster, whose list may show it later.
+        Raises InvalidRequest, and sends nothing, for a size below 1 and for a wrong id."""
+        if nodepool.size < 1:
+            raise InvalidRequest("a Nodepool is created with one instance at least", code="Size")
+        for reference in nodepool.references:
+            checked(reference.id, "object that the Nodepool names")
+        path = f"/sks-cluster/{checked(cluster_id, 'SKS cluster')}/nodepool"
+        return self._change("POST", path, msgspec.json.encode(nodepool), safe=False)
+
+    def delete_nodepool(self, cluster_id: str, nodepool_id: str) -> Work:
+        """Delete a Nodepool with all instances that it has by then; the vendor takes no condition.
+        Sent once: after Transient the caller reads whether it still exists. Raises NotFound if it
+        does not."""
+        return self._change("DELETE", _nodepool_path(cluster_id, nodepool_id), b"", safe=False)
+
     def reboot(self, instance: str) -> Work:
         """Restart an instance; not repeated automatically."""
         return self._put(f"/instance/{checked(instance, 'instance')}:reboot", None, safe=False)
@@ -207,13 +226,18 @@ class ExoscaleApi:
         )
 
     def _put(self, path: str, body: dict[str, object] | None, *, safe: bool) -> Work:
-        """Send a change and return its operation. body: None for a change that has none."""
-        headers = {"Accept": "application/json"} | (
-            {} if body is None else {"Content-Type": "application/json"}
-        )
+        """Send a change to an object. body: None for a change that has none."""
         content = b"" if body is None else msgspec.json.encode(body)
+        return self._change("PUT", path, content, safe=safe)
+
+    def _change(self, method: str, path: str, content: bytes, *, safe: bool) -> Work:
+        """Send a change and return its operation. content: JSON, empty for a change without a
+        body."""
+        headers = {"Accept": "application/json"} | (
+            {"Content-Type": "application/json"} if content else {}
+        )
         return decoding.read_change(
-            self._rest.send(VendorRequest("PUT", self._root + path, headers, {}, content, safe))
+            self._rest.send(VendorRequest(method, self._root + path, headers, {}, content, safe))
         )
 
 

@@ -84,8 +84,12 @@ class ExoscaleTaint(msgspec.Struct, frozen=True):
     effect: str = ""
 
 
+Refs = Annotated[tuple[Ref, ...], msgspec.Meta(max_length=100)]  # documented: at most 16
+
+
 class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
-    """A Nodepool of an SKS cluster. kubelet_max_pods 0: the default."""
+    """A Nodepool of an SKS cluster. kubelet_max_pods 0: the default. disk_size: GiB. is_partial:
+    a field could not be decoded and is empty, so a copy of the pool would differ from it."""
 
     id: str
     name: Name = ""
@@ -98,6 +102,38 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
     kubelet_max_pods: Count = 0
     labels: dict[str, str] | None = None
     taints: dict[str, ExoscaleTaint] | None = None
+    description: Name = ""
+    instance_prefix: Name = ""
+    public_ip_assignment: Name = ""
+    security_groups: Refs = ()
+    private_networks: Refs = ()
+    anti_affinity_groups: Refs = ()
+    is_partial: bool = False
+
+
+class NewNodepool(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):
+    """A Nodepool to create; its JSON is the body of the request, without empty fields. size: at
+    least 1. disk_size: GiB. kubelet_max_pods 0: the default."""
+
+    name: str
+    size: int
+    disk_size: int
+    instance_type: Ref
+    description: str = ""
+    instance_prefix: str = ""
+    public_ip_assignment: str = ""
+    kubelet_max_pods: int = 0
+    labels: dict[str, str] = {}
+    taints: dict[str, ExoscaleTaint] = {}
+    security_groups: tuple[Ref, ...] = ()
+    private_networks: tuple[Ref, ...] = ()
+    anti_affinity_groups: tuple[Ref, ...] = ()
+
+    @property
+    def references(self) -> tuple[Ref, ...]:
+        """Return all other objects that it names."""
+        networks = self.security_groups + self.private_networks
+        return (self.instance_type, *networks, *self.anti_affinity_groups)
 
 
 class SksCluster(msgspec.Struct, frozen=True):
@@ -186,6 +222,19 @@ _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
     ),
     Nodepool: ("id", "name", "state", "size", "instance-pool", "instance-type", "disk-size"),
 }
+# The fields that only a copy of a Nodepool needs: one that cannot be decoded must not cost the
+# labels and taints.
+_ONLY_COPIED = frozenset(
+    {
+        "description",
+        "instance-prefix",
+        "public-ip-assignment",
+        "security-groups",
+        "private-networks",
+        "anti-affinity-groups",
+        "is-partial",
+    }
+)
 
 
 def read_instances(response: VendorResponse) -> tuple[ExoscaleInstance, ...]:
@@ -273,7 +322,7 @@ def _without_size(item: dict[str, Any], kind: type[S]) -> S:
         except (KeyError, msgspec.ValidationError):
             continue
         readable[field] = item[field]
-    return msgspec.convert(readable | {"size": NO_SIZE}, kind)
+    return _marked(msgspec.convert(readable | {"size": NO_SIZE}, kind))
 
 
 def _count_ids(
@@ -354,9 +403,7 @@ def _decode(response: VendorResponse, item: Any, kind: type[T]) -> T:
     except Unknown:
         if kind not in _ESSENTIAL:
             raise
-        thing = _convert(
-            response, {key: item[key] for key in _ESSENTIAL[kind] if key in item}, kind
-        )
+        thing = _convert_partly(response, item, kind)
     if isinstance(thing, InstancePool | Nodepool) and not 0 <= thing.size <= _MOST_MACHINES:
         raise response.shape_error(f"{item['id']} has a size that cannot be")
     if isinstance(thing, InstanceType) and not all(
@@ -364,6 +411,22 @@ def _decode(response: VendorResponse, item: Any, kind: type[T]) -> T:
     ):
         raise response.shape_error(f"{item['id']} has resources that cannot be")
     return thing
+
+
+def _convert_partly(response: VendorResponse, item: dict[str, Any], kind: type[T]) -> T:
+    """Decode an item of which some fields have an unexpected structure. Raises Unknown if an
+    essential one has."""
+    if kind is Nodepool:
+        needed = {key: value for key, value in item.items() if key not in _ONLY_COPIED}
+        with contextlib.suppress(Unknown):
+            return _marked(_convert(response, needed, kind))
+    essential = {key: item[key] for key in _ESSENTIAL[kind] if key in item}
+    return _marked(_convert(response, essential, kind))
+
+
+def _marked(thing: T) -> T:
+    """Return a Nodepool that is marked as partial, anything else as it is."""
+    return msgspec.structs.replace(thing, is_partial=True) if isinstance(thing, Nodepool) else thing
 
 
 def _convert(response: VendorResponse, item: dict[str, Any], kind: type[T]) -> T:

@@ -29,10 +29,13 @@ from infra.emulators.exoscale.models import (
     Vm,
     Work,
 )
+from infra.emulators.exoscale.nodepool_request import NodepoolRequest
 from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 from infra.emulators.vendor_common.keys import Agenda
 
 ZONE = "ch-gva-2"
+MOST_NODEPOOLS = 16
+"""Nodepools of one cluster, according to the vendor's document."""
 _GIB = 2**30
 _NUMBERS = {
     "kind": 0xA1,
@@ -81,6 +84,12 @@ class Zone:
     standalone pool can be scaled to 0 (the API document requires a positive size). sold_out:
     instance types of which none can be created, as `family.size`. reboot_endings: of the next
     restarts.
+
+    Of requests to create a Nodepool: nodepool_limit: Nodepools of the organisation, -1 for no
+    limit. unique_names: a second Nodepool of a name is refused in its cluster. listing_delay:
+    seconds until lists show a new Nodepool, its instances excepted. creation_fates: of the first
+    instances of the next Nodepool. creation_endings: ends of the next such operations; without
+    `done`, no Nodepool is made.
     """
 
     def __init__(
@@ -103,6 +112,9 @@ class Zone:
         self.sold_out: set[str] = set()
         self.heals: float | None = None
         self.reboot_endings: list[Ending] = []
+        self.nodepool_limit, self.unique_names, self.listing_delay = -1, False, 0.0
+        self.creation_fates: list[ExoscaleProvisioningFate] = []
+        self.creation_endings: list[Ending] = []
         self.agenda: Agenda[Zone] = Agenda()
         self._counts = {kind: itertools.count(1) for kind in _NUMBERS}
 
@@ -223,15 +235,7 @@ class Zone:
             self.pools[pool].state = "destroying"
             for vm in self.pools[pool].members.values():
                 vm.state = "destroying"
-            self.agenda.plan(self.clock() + self.times.delete_pool, Zone._drop, pool)
-
-    def _drop(self, id_: str, _: float) -> None:
-        """A pool that was being deleted is gone, and a Nodepool with it."""
-        pool = self.pools.pop(id_)
-        for vm in list(pool.members.values()):
-            self.vms.pop(vm.id, None)
-        if pool.cluster:
-            del self.clusters[pool.cluster].nodepools[pool.nodepool]
+            self.agenda.plan(self.clock() + self.times.delete_pool, _drop, pool)
 
     def vanish(self, vm: str) -> None:
         with self.lock:
@@ -255,7 +259,7 @@ class Zone:
         number = next(self._counts["vm"])
         vm = Vm(
             example_id("vm", number),
-            f"pool-{pool.id[-4:]}-{number:05d}",
+            f"{pool.prefix}-{pool.id[-4:]}-{number:05d}",
             pool.id,
             pool.kind,
             pool.disk,
@@ -275,6 +279,9 @@ class Zone:
 
     def usage(self) -> int:
         return self.other_usage + len(self.vms)
+
+    def nodepool_usage(self) -> int:
+        return sum(len(cluster.nodepools) for cluster in self.clusters.values())
 
     def free(self) -> int | None:
         """Return how many more instances the quota allows, None for no limit."""
@@ -335,6 +342,23 @@ def _gone(zone: Zone, id_: str, _: float) -> None:
         zone.forget(id_)
 
 
+def _drop(zone: Zone, id_: str, _: float) -> None:
+    """A pool is gone with its instances, and a Nodepool with it."""
+    pool = zone.pools.pop(id_)
+    for vm in list(pool.members.values()):
+        zone.vms.pop(vm.id, None)
+    if pool.cluster:
+        del zone.clusters[pool.cluster].nodepools[pool.nodepool]
+
+
+def _show(zone: Zone, id_: str, _: float) -> None:
+    """Lists show the Nodepool of this pool from now on."""
+    pool = zone.pools.get(id_)
+    nodepool = zone.nodepool(pool) if pool is not None else None
+    if nodepool is not None:
+        nodepool.listed = True
+
+
 def finish(zone: Zone, id_: str, at: float) -> None:
     work = zone.works[id_]
     pool = zone.pools.get(work.pool)
@@ -379,15 +403,7 @@ class ExoscaleMutations:
         if size == 0 and not pool.nodepool and not self._zone.empties_pools:
             raise VendorRefusedError(400, "size: must be greater than 0")
         missing = size - len(pool.staying)
-        free = self._zone.free()
-        if missing > 0 and free is not None and missing > free and self._zone.refuses_quota:
-            raise VendorRefusedError(
-                412,
-                (
-                    f"Quota exceeded for resource instance: usage {self._zone.usage()}, limit "
-                    f"{self._zone.limit}"
-                ),
-            )
+        self._check_quota(missing)
         return self._carry_out(pool, size, missing, pool.staying[: max(0, -missing)])
 
     def evict(self, pool: ExoscalePool, ids: Sequence[str]) -> Work:
@@ -406,6 +422,40 @@ class ExoscaleMutations:
             raise VendorRefusedError(400, "an instance pool keeps at least one instance")
         return self._carry_out(pool, size, 0, victims)
 
+    def create(self, cluster: ExoscaleCluster, request: NodepoolRequest) -> Work:
+        """Create a Nodepool with its pool, which requests its first instances as a scaled one
+        does. Raises VendorRefusedError."""
+        kind = self._usable_kind(request.instance_type.id)
+        self._check_nodepools(cluster, request.name)
+        self._check_quota(request.size)
+        zone, now = self._zone, self._zone.clock()
+        nodepool = _add_requested(zone, cluster, kind, request)
+        pool = nodepool.pool
+        pool.fates, zone.creation_fates = zone.creation_fates, []
+        ending = zone.creation_endings.pop(0) if zone.creation_endings else None
+        pool.endings += [ending] if ending is not None else []
+        work = self._carry_out(pool, request.size, request.size, ())
+        work.creates = True
+        if ending is not None and not ending.done:
+            _drop(zone, pool.id, now)
+        elif zone.listing_delay:
+            nodepool.listed = False
+            zone.agenda.plan(now + zone.listing_delay, _show, pool.id)
+        return work
+
+    def delete(self, nodepool: Nodepool) -> Work:
+        """Delete a Nodepool with all its members. The operation ends when it is gone."""
+        pool = nodepool.pool
+        self._check(pool)
+        zone, now = self._zone, self._zone.clock()
+        ending = pool.endings.pop(0) if pool.endings else None
+        work = self._new(pool, 0, now, grows=False, ending=ending)
+        zone.works[work.id] = pool.work = work
+        if ending is None or ending.done:
+            zone.delete_pool(pool.id)
+        self._end_after(work, now, zone.times.delete_pool)
+        return work
+
     def reboot(self, vm: Vm) -> Work:
         """Restart an instance that runs."""
         if vm.state != RUNNING:
@@ -417,8 +467,40 @@ class ExoscaleMutations:
         zone.works[work.id] = work
         if ending is None or ending.done:
             vm.reboots.append(now)
-        self._end_later(work, now)
+        self._end_after(work, now, zone.times.operation)
         return work
+
+    def _usable_kind(self, id_: str) -> Kind:
+        kind = self._zone.kinds.get(id_)
+        if kind is None:
+            raise VendorRefusedError(404, f"Instance type {id_} not found")
+        if not kind.authorized:
+            raise VendorRefusedError(403, f"Instance type {id_} is not authorized")
+        return kind
+
+    def _check_nodepools(self, cluster: ExoscaleCluster, name: str) -> None:
+        """Raise VendorRefusedError if the cluster cannot get a further Nodepool of this name."""
+        zone = self._zone
+        usage, limit = zone.nodepool_usage(), zone.nodepool_limit
+        if 0 <= limit <= usage:
+            raise VendorRefusedError(412, f"Nodepool quota exceeded: usage {usage}, limit {limit}")
+        if len(cluster.nodepools) >= MOST_NODEPOOLS:
+            raise VendorRefusedError(412, f"Nodepool limit reached: {MOST_NODEPOOLS} of a cluster")
+        names = {nodepool.name for nodepool in cluster.nodepools.values()}
+        if zone.unique_names and name in names:
+            raise VendorRefusedError(409, f"A Nodepool with the name {name} exists already")
+
+    def _check_quota(self, missing: int) -> None:
+        """Raise VendorRefusedError if the quota has no room for that many further instances."""
+        free = self._zone.free()
+        if missing > 0 and free is not None and missing > free and self._zone.refuses_quota:
+            raise VendorRefusedError(
+                412,
+                (
+                    f"Quota exceeded for resource instance: usage {self._zone.usage()}, limit "
+                    f"{self._zone.limit}"
+                ),
+            )
 
     def _check(self, pool: ExoscalePool) -> None:
         if pool.state_now in BUSY:
@@ -436,12 +518,12 @@ class ExoscaleMutations:
                 pool.size = size
             grow(zone, pool, work, missing, now)
             leave(zone, victims, now)
-        self._end_later(work, now)
+        self._end_after(work, now, zone.times.operation)
         return work
 
-    def _end_later(self, work: Work, now: float) -> None:
-        if self._zone.times.operation:
-            self._zone.agenda.plan(now + self._zone.times.operation, finish, work.id)
+    def _end_after(self, work: Work, now: float, seconds: float) -> None:
+        if seconds:
+            self._zone.agenda.plan(now + seconds, finish, work.id)
         else:
             finish(self._zone, work.id, now)
 
@@ -453,3 +535,27 @@ class ExoscaleMutations:
             link = f"/v2/sks-cluster/{pool.cluster}/nodepool/{pool.nodepool}"
             about = ("get-sks-nodepool", pool.nodepool, link)
         return Work(self._zone.number("work"), pool.id, *about, now, size, grows, ending=ending)
+
+
+def _add_requested(
+    zone: Zone, cluster: ExoscaleCluster, kind: Kind, request: NodepoolRequest
+) -> Nodepool:
+    """Add the requested Nodepool, still without instances."""
+    taints = {key: (taint.value, taint.effect) for key, taint in request.taints.items()}
+    nodepool = zone.add_nodepool(
+        cluster.id,
+        request.name,
+        type=kind.name,
+        disk=request.disk_size,
+        labels=request.labels,
+        taints=taints,
+        max_pods=request.kubelet_max_pods or 0,
+    )
+    nodepool.description = request.description
+    pool = nodepool.pool
+    pool.prefix = request.instance_prefix
+    pool.public_ip_assignment = request.public_ip_assignment
+    pool.security_groups = tuple(group.id for group in request.security_groups)
+    pool.private_networks = tuple(network.id for network in request.private_networks)
+    pool.anti_affinity_groups = tuple(group.id for group in request.anti_affinity_groups)
+    return nodepool

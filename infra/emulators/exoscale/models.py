@@ -94,7 +94,7 @@ class Vm:
 @dataclass(slots=True)
 class Work:
     """An asynchronous operation. pool: "" for one of an instance alone. command, subject, link:
-    what it refers to. size: of the pool when it is done."""
+    what it refers to. size: of the pool when it is done. creates: it makes the pool itself."""
 
     id: str
     pool: str
@@ -110,13 +110,15 @@ class Work:
     problems: list[ExoscaleProvisioningFate] = field(default_factory=list)
     made: int = 0
     ending: Ending | None = None
+    creates: bool = False
 
 
 @dataclass(slots=True)
 class ExoscalePool:
     """An Instance Pool. nodepool, cluster: its owners, "" for a standalone pool. state: set
-    by a test, "" if computed from its activity. fates: of the next requested instances.
-    endings: of the next operations."""
+    by a test, "" if computed from its activity. prefix: of the names of new instances.
+    security_groups, private_networks, anti_affinity_groups: ids, which need not exist here.
+    fates: of the next requested instances. endings: of the next operations."""
 
     id: str
     name: str
@@ -127,6 +129,11 @@ class ExoscalePool:
     nodepool: str = ""
     cluster: str = ""
     state: str = ""
+    prefix: str = "pool"
+    public_ip_assignment: str = "inet4"
+    security_groups: tuple[str, ...] = ()
+    private_networks: tuple[str, ...] = ()
+    anti_affinity_groups: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     members: dict[str, Vm] = field(default_factory=dict)
     work: Work | None = None
@@ -143,6 +150,8 @@ class ExoscalePool:
         if self.state:
             return self.state
         if self.work is not None and pending:
+            if self.work.creates:
+                return "creating"
             return "scaling-up" if self.work.grows else "scaling-down"
         if any(vm.state == STARTING for vm in self.members.values()):
             return "scaling-up"
@@ -156,7 +165,7 @@ class ExoscalePool:
 @dataclass(slots=True)
 class Nodepool:
     """A Nodepool of an SKS cluster. taints: key -> (value, effect). max_pods: 0
-    for the kubelet's default."""
+    for the kubelet's default. listed: lists show it, and its pool, already."""
 
     id: str
     name: str
@@ -165,6 +174,8 @@ class Nodepool:
     labels: dict[str, str] = field(default_factory=dict)
     taints: dict[str, tuple[str, str]] = field(default_factory=dict)
     max_pods: int = 0
+    description: str = ""
+    listed: bool = True
 
     @property
     def state_now(self) -> str:

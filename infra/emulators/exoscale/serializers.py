@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from typing import Any
 
 from infra.emulators.exoscale.account import Zone
@@ -49,15 +50,29 @@ def pool(held: ExoscalePool, zone: Zone) -> Json:
             "size": held.size,
             "min-available": 0,
             "disk-size": held.disk,
-            "instance-prefix": "pool",
             "instance-type": {"id": held.kind.id},
             "template": {"id": held.template},
             "labels": held.labels,
-            "public-ip-assignment": "inet4",
+            **_configuration(held),
             "instances": [{"id": vm.id} for vm in members],
             "manager": {"id": held.nodepool, "type": "sks-nodepool"} if held.nodepool else None,
         }
     )
+
+
+def _configuration(held: ExoscalePool) -> Json:
+    """Return what the instances of a pool get; an SKS Nodepool shows the same as its pool."""
+    return {
+        "instance-prefix": held.prefix,
+        "public-ip-assignment": held.public_ip_assignment,
+        "security-groups": _references(held.security_groups),
+        "private-networks": _references(held.private_networks),
+        "anti-affinity-groups": _references(held.anti_affinity_groups),
+    }
+
+
+def _references(ids: Iterable[str]) -> list[Json]:
+    return [{"id": id_} for id_ in ids]
 
 
 def nodepool(held: Nodepool) -> Json:
@@ -72,7 +87,8 @@ def nodepool(held: Nodepool) -> Json:
             "instance-type": {"id": held.pool.kind.id},
             "template": {"id": held.pool.template},
             "disk-size": held.pool.disk,
-            "instance-prefix": "pool",
+            "description": held.description,
+            **_configuration(held.pool),
             "version": "1.34.2",
             "kubelet-max-pods": held.max_pods or None,
             "labels": held.labels,
@@ -95,7 +111,7 @@ def cluster(held: ExoscaleCluster) -> Json:
             "cni": "calico",
             "addons": sorted(held.addons),
             "created-at": _time(held.created),
-            "nodepools": [nodepool(each) for each in held.nodepools.values()],
+            "nodepools": [nodepool(each) for each in held.nodepools.values() if each.listed],
         }
     )
 
@@ -139,5 +155,14 @@ def work(held: Work) -> Json:
     )
 
 
-def quota(zone: Zone) -> Json:
-    return {"resource": "instance", "usage": zone.usage(), "limit": zone.limit}
+def quotas(zone: Zone) -> dict[str, Json]:
+    """Return the quotas by resource. The vendor's document names no resources; that of Nodepools
+    is assumed."""
+    numbers = {
+        "instance": (zone.usage(), zone.limit),
+        "sks-nodepool": (zone.nodepool_usage(), zone.nodepool_limit),
+    }
+    return {
+        resource: {"resource": resource, "usage": usage, "limit": limit}
+        for resource, (usage, limit) in numbers.items()
+    }

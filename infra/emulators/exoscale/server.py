@@ -21,6 +21,7 @@ from infra.emulators.exoscale import serializers
 from infra.emulators.exoscale.account import ExoscaleMutations, Zone
 from infra.emulators.exoscale.authentication import ExoscaleAuthenticator, ExoscaleKeyRing, claim
 from infra.emulators.exoscale.models import ExoscalePool, Nodepool
+from infra.emulators.exoscale.nodepool_request import read_nodepool_request
 from infra.emulators.vendor_common.dispatcher import JSON, LoggedOperation, OperationDispatcher
 from infra.emulators.vendor_common.fault_injection import (
     VendorFault,
@@ -45,10 +46,13 @@ WRITES = frozenset(
         "evict-instance-pool-members",
         "scale-sks-nodepool",
         "evict-sks-nodepool-members",
+        "create-sks-nodepool",
+        "delete-sks-nodepool",
         "reboot-instance",
     }
 )
-_NODEPOOL = "/sks-cluster/{id}/nodepool/{sks-nodepool-id}"
+_NODEPOOLS = "/sks-cluster/{id}/nodepool"
+_NODEPOOL = f"{_NODEPOOLS}/{{sks-nodepool-id}}"
 _PATHS = (
     ("GET", "/zone", "list-zones"),
     ("GET", "/instance", "list-instances"),
@@ -60,9 +64,12 @@ _PATHS = (
     ("PUT", "/instance-pool/{id}:evict", "evict-instance-pool-members"),
     ("GET", "/sks-cluster", "list-sks-clusters"),
     ("GET", "/sks-cluster/{id}", "get-sks-cluster"),
+    ("POST", _NODEPOOLS, "create-sks-nodepool"),
     ("GET", _NODEPOOL, "get-sks-nodepool"),
+    ("DELETE", _NODEPOOL, "delete-sks-nodepool"),
     ("PUT", f"{_NODEPOOL}:scale", "scale-sks-nodepool"),
     ("PUT", f"{_NODEPOOL}:evict", "evict-sks-nodepool-members"),
+    ("GET", "/quota", "list-quotas"),
     ("GET", "/quota/{entity}", "get-quota"),
     ("GET", "/instance-type", "list-instance-types"),
     ("GET", "/instance-type/{id}", "get-instance-type"),
@@ -155,11 +162,16 @@ class ExoscaleHandlers:
             "get-sks-cluster": lambda asked: serializers.cluster(
                 _found(zone.clusters, asked, "SKS cluster")
             ),
+            "create-sks-nodepool": self._create,
+            "delete-sks-nodepool": lambda asked: serializers.work(
+                self._orders.delete(self._nodepool(asked))
+            ),
             "get-sks-nodepool": lambda asked: serializers.nodepool(self._nodepool(asked)),
             "scale-sks-nodepool": lambda asked: self._scale(self._nodepool(asked).pool, asked),
             "evict-sks-nodepool-members": lambda asked: self._evict(
                 self._nodepool(asked).pool, asked
             ),
+            "list-quotas": lambda _: {"quotas": list(serializers.quotas(zone).values())},
             "get-quota": self._quota,
             "list-instance-types": self._types,
             _PRICES: lambda _: serializers.price_list(zone),
@@ -200,13 +212,12 @@ class ExoscaleHandlers:
         return serializers.without_empty({"instances": [serializers.listed(vm) for vm in found]})
 
     def _pools(self, _: ExoscaleRequest) -> Json:
-        return serializers.without_empty(
-            {
-                "instance-pools": [
-                    serializers.pool(each, self._zone) for each in self._zone.pools.values()
-                ]
-            }
-        )
+        pools = [
+            serializers.pool(pool, self._zone)
+            for pool in self._zone.pools.values()
+            if (nodepool := self._zone.nodepool(pool)) is None or nodepool.listed
+        ]
+        return serializers.without_empty({"instance-pools": pools})
 
     def _own(self, asked: ExoscaleRequest) -> ExoscalePool:
         pool = _found(self._zone.pools, asked, "Instance Pool")
@@ -230,6 +241,11 @@ class ExoscaleHandlers:
             "sks-nodepool-id",
         )
 
+    def _create(self, asked: ExoscaleRequest) -> Json:
+        cluster = _found(self._zone.clusters, asked, "SKS cluster")
+        request = read_nodepool_request(asked.json())
+        return serializers.work(self._orders.create(cluster, request))
+
     def _scale(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         size = asked.json().get("size")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -245,9 +261,10 @@ class ExoscaleHandlers:
         return serializers.work(self._orders.evict(pool, ids))
 
     def _quota(self, asked: ExoscaleRequest) -> Json:
-        if asked.ids["entity"] != "instance":
+        quotas = serializers.quotas(self._zone)
+        if asked.ids["entity"] not in quotas:
             raise VendorRefusedError(404, f"Quota for {asked.ids['entity']} not found")
-        return serializers.quota(self._zone)
+        return quotas[asked.ids["entity"]]
 
     def _types(self, _: ExoscaleRequest) -> Json:
         return {

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.model.secret import SecretUnavailable
@@ -17,6 +19,7 @@ from chalicelib.providers.exoscale.decoding import (
     ExoscaleInstance,
     ExoscaleTaint,
     Manager,
+    NewNodepool,
     Quota,
     Ref,
 )
@@ -53,6 +56,7 @@ from tests.providers.exoscale.fixture import NP_A as NODEPOOL
 from tests.providers.exoscale.fixture import OURS as CLUSTER
 from tests.providers.exoscale.fixture import A as POOL
 
+NEW = NewNodepool("web-b", 2, 50, Ref(TYPE))
 # Each call: its request line, the call itself, and an answer.
 CALLS: dict[str, tuple[str, Callable[[ExoscaleApi], object], object]] = {
     "instances": ("GET /v2/instance", lambda api: api.instances(), {"instances": [INSTANCE]}),
@@ -91,6 +95,16 @@ CALLS: dict[str, tuple[str, Callable[[ExoscaleApi], object], object]] = {
         lambda api: api.evict_nodepool(CLUSTER, NODEPOOL, [TWO]),
         BEGUN,
     ),
+    "create_nodepool": (
+        f"POST /v2/sks-cluster/{CLUSTER}/nodepool",
+        lambda api: api.create_nodepool(CLUSTER, NEW),
+        BEGUN,
+    ),
+    "delete_nodepool": (
+        f"DELETE /v2/sks-cluster/{CLUSTER}/nodepool/{NODEPOOL}",
+        lambda api: api.delete_nodepool(CLUSTER, NODEPOOL),
+        BEGUN,
+    ),
     "reboot": (f"PUT /v2/instance/{ONE}:reboot", lambda api: api.reboot(ONE), BEGUN),
 }
 READS = [name for name, (line, _, _) in CALLS.items() if line.startswith("GET")]
@@ -124,7 +138,7 @@ def test_exoscale_api_each_call_is_one_signed_request_to_its_url(name: str) -> N
         {"manager-type": "instance-pool"} if name == "instances" else {}
     )
     assert request.headers.get("content-type") == ("application/json" if request.body else None)
-    assert bool(request.body) == (name in CHANGES and name != "reboot")
+    assert bool(request.body) == (name in CHANGES and name not in ("reboot", "delete_nodepool"))
 
 
 @each_row(
@@ -142,6 +156,40 @@ def test_exoscale_api_change_has_an_absolute_size_or_names_evicted_instances(
     zone = script(scripted(200, BEGUN))
     CALLS[name][1](zone.api())
     assert sent(zone.server.requests[0]) == body
+
+
+def test_exoscale_api_new_nodepool_is_sent_without_its_empty_fields() -> None:
+    complete = msgspec.structs.replace(
+        NEW,
+        description="for the shop",
+        instance_prefix="web",
+        public_ip_assignment="dual",
+        kubelet_max_pods=64,
+        labels={"tier": "web"},
+        taints={"dedicated": ExoscaleTaint("web", "NoSchedule")},
+        security_groups=(Ref(ONE), Ref(TWO)),
+        private_networks=(Ref(ONE),),
+        anti_affinity_groups=(Ref(TWO),),
+    )
+    zone = script(scripted(200, BEGUN), scripted(200, BEGUN))
+    for nodepool in (NEW, complete):
+        zone.api().create_nodepool(CLUSTER, nodepool)
+    least = {"name": "web-b", "size": 2, "disk-size": 50, "instance-type": {"id": TYPE}}
+    assert [sent(request) for request in zone.server.requests] == [
+        least,
+        {
+            **least,
+            "description": "for the shop",
+            "instance-prefix": "web",
+            "public-ip-assignment": "dual",
+            "kubelet-max-pods": 64,
+            "labels": {"tier": "web"},
+            "taints": {"dedicated": {"value": "web", "effect": "NoSchedule"}},
+            "security-groups": [{"id": ONE}, {"id": TWO}],
+            "private-networks": [{"id": ONE}],
+            "anti-affinity-groups": [{"id": TWO}],
+        },
+    ]
 
 
 def test_exoscale_api_objects_are_decoded_completely() -> None:
@@ -240,6 +288,40 @@ def test_exoscale_api_malformed_nodepool_blocks_no_other() -> None:
         (ONE, NO_SIZE, POOL),
         (NODEPOOL, 2, POOL),
     ]
+
+
+@each_row(
+    ("field", "value"),
+    [
+        ("description", "x" * 301),
+        ("instance-prefix", 7),
+        ("public-ip-assignment", []),
+        ("security-groups", [7]),
+        ("private-networks", {}),
+        ("anti-affinity-groups", [{"id": TWO}] * 101),
+        ("is-partial", "x"),
+    ],
+)
+def test_exoscale_api_nodepool_that_cannot_be_copied_keeps_labels_and_taints(
+    field: str, value: object
+) -> None:
+    [complete] = call("clusters", scripted(200, {"sks-clusters": [SKS]}))[0].nodepools
+    body = {"sks-clusters": [{**SKS, "nodepools": [{**SKS["nodepools"][0], field: value}]}]}
+    [nodepool] = call("clusters", scripted(200, body))[0].nodepools
+    assert (complete.is_partial, nodepool.is_partial) == (False, True)
+    assert (nodepool.size, nodepool.labels, nodepool.taints) == (
+        2,
+        complete.labels,
+        complete.taints,
+    )
+    assert (nodepool.description, nodepool.security_groups) == ("", ())
+
+
+@each_row(("field", "value"), [("labels", 7), ("size", "many")])
+def test_exoscale_api_nodepool_without_labels_or_size_is_partial(field: str, value: object) -> None:
+    body = {"sks-clusters": [{**SKS, "nodepools": [{**SKS["nodepools"][0], field: value}]}]}
+    [nodepool] = call("clusters", scripted(200, body))[0].nodepools
+    assert nodepool.is_partial
 
 
 @each_row("name", LISTS)
@@ -419,6 +501,18 @@ def test_exoscale_api_only_ids_become_part_of_a_url(rubbish: str) -> None:
         lambda: api.scale_nodepool(CLUSTER, rubbish, 1),
         lambda: api.scale_nodepool(rubbish, NODEPOOL, 1),
         lambda: api.evict_nodepool(CLUSTER, NODEPOOL, [rubbish]),
+        lambda: api.create_nodepool(rubbish, NEW),
+        lambda: api.delete_nodepool(CLUSTER, rubbish),
+        lambda: api.delete_nodepool(rubbish, NODEPOOL),
+        *(
+            partial(api.create_nodepool, CLUSTER, msgspec.structs.replace(NEW, **{field: value}))
+            for field, value in (
+                ("instance_type", Ref(rubbish)),
+                ("security_groups", (Ref(ONE), Ref(rubbish))),
+                ("private_networks", (Ref(rubbish),)),
+                ("anti_affinity_groups", (Ref(rubbish),)),
+            )
+        ),
     ]
     for ask in asks:
         with pytest.raises(InvalidRequest):
@@ -434,6 +528,8 @@ def test_exoscale_api_refuses_negative_sizes_and_empty_evictions_and_dedups_name
         api.scale_pool(POOL, -1)
     with pytest.raises(InvalidRequest):
         api.evict_pool(POOL, [])
+    with pytest.raises(InvalidRequest):
+        api.create_nodepool(CLUSTER, msgspec.structs.replace(NEW, size=0))
     api.evict_nodepool(CLUSTER, NODEPOOL, [ONE, ONE.upper(), TWO])
     assert [sent(request) for request in zone.server.requests] == [{"instances": [ONE, TWO]}]
 
@@ -452,11 +548,11 @@ def test_exoscale_api_reads_and_absolute_sizes_are_tried_three_times(name: str) 
     ("name", "answer"),
     [
         (name, answer)
-        for name in ("evict_pool", "evict_nodepool")
+        for name in ("evict_pool", "evict_nodepool", "create_nodepool", "delete_nodepool")
         for answer in (scripted(503, "busy"), NO_ANSWER, scripted(200, b'{"id": "x"}', cut=3))
     ],
 )
-def test_exoscale_api_eviction_is_sent_once(name: str, answer: Answer) -> None:
+def test_exoscale_api_change_that_is_not_absolute_is_sent_once(name: str, answer: Answer) -> None:
     zone = script(*[answer] * 3)
     with pytest.raises(Transient):
         CALLS[name][1](zone.api())

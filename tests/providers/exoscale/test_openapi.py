@@ -81,6 +81,8 @@ def test_exoscale_document_check_detects_a_wrong_answer(path: str, answer: Any) 
         ("PUT", f"/instance-pool/{ID}:evict", {"instances": ["x"]}),
         # unique, according to the document
         ("PUT", f"/sks-cluster/{ID}/nodepool/{ID}:evict", {"instances": [ID, ID]}),
+        ("POST", f"/sks-cluster/{ID}/nodepool", {"name": "web"}),  # without required fields
+        ("DELETE", f"/sks-cluster/{ID}/nodepool", None),  # without the Nodepool
         ("GET", "/instance-pool/x", None),
         ("GET", "/instance?manager=x", None),
         ("GET", "/instance?manager-type=nobody", None),
@@ -118,14 +120,19 @@ def test_exoscale_emulator_serves_only_documented_operations() -> None:
         "/sks-cluster",
         f"/sks-cluster/{cluster.id}",
         path,
+        "/quota",
         "/quota/instance",
         "/instance-type",
         f"/instance-type/{pool.kind.id}",
         f"/operation/{work}",
     ):
         desk.ask("GET", each)
+    body = {"name": "b", "size": 1, "disk-size": 20, "instance-type": {"id": pool.kind.id}}
+    created = desk.ask("POST", f"/sks-cluster/{cluster.id}/nodepool", body)["reference"]["id"]
+    desk.after(600.0)
+    desk.ask("DELETE", f"/sks-cluster/{cluster.id}/nodepool/{created}")
     assert not desk.checker.problems
-    assert len(desk.checker.checked) == 16
+    assert len(desk.checker.checked) == 19
 
 
 def test_exoscale_document_names_no_prices() -> None:

@@ -115,6 +115,39 @@ def test_exoscale_sdk_scales_and_evicts_both_kinds_of_pools(drive: Drive) -> Non
     assert second not in web.pool.members
 
 
+def test_exoscale_sdk_creates_and_deletes_a_nodepool(drive: Drive) -> None:
+    client, groups = drive.client, [{"id": "e5000000-0000-4000-8000-000000009999"}]
+    work = client.create_sks_nodepool(
+        id=drive.cluster.id,
+        name="web",
+        size=2,
+        disk_size=80,
+        instance_type={"id": drive.zone.kind("standard.large").id},
+        description="for the shop",
+        instance_prefix="shop",
+        labels={"tier": "web"},
+        taints={"dedicated": {"value": "web", "effect": "NoSchedule"}},
+        security_groups=groups,
+        kubelet_max_pods=64,
+    )
+    assert work["state"] == "pending"
+    drive.after(90.0)
+    assert client.get_operation(id=work["id"])["state"] == "success"
+    place = {"id": drive.cluster.id, "sks_nodepool_id": work["reference"]["id"]}
+    nodepool = client.get_sks_nodepool(**place)
+    assert client.list_sks_clusters()["sks-clusters"][0]["nodepools"] == [nodepool]
+    assert (nodepool["size"], nodepool["disk-size"], nodepool["instance-prefix"]) == (2, 80, "shop")
+    assert (nodepool["security-groups"], nodepool["kubelet-max-pods"]) == (groups, 64)
+    usage = {quota["resource"]: quota["usage"] for quota in client.list_quotas()["quotas"]}
+    assert usage == {"instance": 2, "sks-nodepool": 1}
+    assert client.delete_sks_nodepool(**place)["state"] == "pending"
+    drive.after(90.0)
+    with pytest.raises(drive.errors.ExoscaleAPIClientException) as missing:
+        client.get_sks_nodepool(**place)
+    assert missing.value.response.status_code == 404
+    assert client.list_instances() == {}
+
+
 def test_exoscale_sdk_sees_an_operation_fail(drive: Drive) -> None:
     web = drive.zone.add_nodepool(drive.cluster.id, "web", size=1)
     drive.zone.spoil(web.pool.id, UNAVAILABLE)
