@@ -34,6 +34,8 @@ class DeclarationLimits:
         self._prices = state.prices
         self._most = {name: _most(pool) for name, pool in self.pools.items()}
         self._used = {name: dict.fromkeys(most, 0) for name, most in self._most.items()}
+        self.closed: set[str] = set()
+        """Declarations that get no further nodes in this pass, because of `strict`."""
         self._existing = open_groups(group.group for group in state.groups.values())
         self._planned: dict[str, dict[str, int]] = {}  # declaration -> group to open -> nodes
         for group in state.groups.values():
@@ -46,6 +48,7 @@ class DeclarationLimits:
         """Return a copy for trial calculations."""
         other = copy(self)
         other._used = {name: dict(used) for name, used in self._used.items()}
+        other.closed = set(self.closed)
         other._planned = {name: dict(planned) for name, planned in self._planned.items()}
         return other
 
@@ -82,6 +85,10 @@ class DeclarationLimits:
         if self.is_new(group) and not self.may_open(declaration):
             most = self.pools[declaration].max_pools
             yield 0, Reason.of(ReasonCode.POOL_BUDGET, pool=declaration, max=most)
+        if declaration in self.closed:
+            detail = "a further node would not be spread as asked"
+            stop = Reason.of(ReasonCode.SPREAD_NOT_REACHED, pool=declaration, detail=detail)
+            yield 0, stop
         used = self._used[declaration]
         amounts = self._amounts(node, group)
         for resource, most in self._most[declaration].items():

@@ -240,6 +240,7 @@ def purchases(
         search = DeclaredMix(candidates, limiter, limiter.declared, solve, stop)
         bought = search.search(offers, asks)
         notes.update((note.key, note) for note in search.notes)
+        limiter.declared.closed.update(search.closed)
     if bought is None:
         return None
     return [

@@ -26,7 +26,8 @@ _TRIES = 6  # mixes that are compared where one group too many is in the answer,
 
 
 class DeclaredMix:
-    """A search over some candidates. notes: what could not be reached."""
+    """A search over some candidates. notes: what could not be reached. closed: declarations that
+    get no further nodes, because these would not be spread as it asks."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class DeclaredMix:
         self._limiter, self._declared = limiter, declared
         self._solve, self._stop = solve, stop
         self.notes: list[Reason] = []
+        self.closed: set[str] = set()
 
     def search(self, offers: Sequence[Offer], asks: Sequence[Ask]) -> list[Bought] | None:
         """Return what to buy, None if the search gave up. offers: one for each group."""
@@ -104,14 +106,15 @@ class DeclaredMix:
                 mix = self._search(offers, asks, caps)
                 continue
             tried = [offer for offer, _ in self._by_money(offers, mix, new)[::-1][:_TRIES]]
-            trials = [
-                (self._search(smaller, asks, caps), smaller)
-                for smaller in (_without(offers, {offer}) for offer in tried)
-            ]
+            others = self._all_new_of(new) - new
+            fewer = [_without(offers, {offer}) for offer in tried]
+            fewer += [_without(offers, {offer} | others) for offer in tried]
+            trials = [(self._search(smaller, asks, caps), smaller) for smaller in fewer]
             complete = [(trial, smaller) for trial, smaller in trials if trial is not None]
             if not complete:
                 return None
-            mix, offers = min(complete, key=lambda pair: _worth(pair[0], offers, asks))
+            within = [pair for pair in complete if not self._excess(pair[0])]
+            mix, offers = min(within or complete, key=lambda pair: _worth(pair[0], offers, asks))
         return mix
 
     def _openable(self, offers: Sequence[Offer]) -> list[Offer]:
@@ -182,11 +185,14 @@ class DeclaredMix:
                 best = capped
         is_complete = best is not None and _unplaced(best, asks) <= _unplaced(mix, asks)
         if best is not None and (is_complete or pool.strict):
+            if not is_complete:
+                self.closed.add(declaration)
             return best
         detail = self._violations(declaration, pool, mix)
         self.notes.append(Reason.of(ReasonCode.SPREAD_NOT_REACHED, pool=declaration, detail=detail))
         if not pool.strict:
             return mix
+        self.closed.add(declaration)
         own = {at for at in range(len(offers)) if self._declaration(at) == declaration}
         return self._within_budgets(_without(offers, own), asks, ()) or []
 

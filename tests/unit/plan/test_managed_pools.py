@@ -1,0 +1,229 @@
+"""Managed pools in the planner: the cheapest machines, within limits, weights and spread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.policy.settings.managed_pools import (
+    ManagedPool,
+    Market,
+    MaxShare,
+    PoolLimits,
+    Requirements,
+)
+from tests.builders import ZONE, even, having, near
+from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entries, entry
+
+
+def pool(**fields: Any) -> ManagedPool:
+    return msgspec.structs.replace(GENERAL, **fields)
+
+
+def limits(**fields: Any) -> PoolLimits:
+    return PoolLimits(**fields)
+
+
+def test_pool_1_eight_equal_pods_get_two_nodes_of_one_new_group() -> None:
+    case = OfferedCluster().waiting(8, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 2}
+    assert case.price(plan) == 0.38
+    (operation,) = plan.operations
+    assert (operation.spec.from_size, operation.spec.to_size) == (0, 2)
+    assert operation.spec.choice is not None
+    assert operation.spec.choice.instance_type == "s4"
+
+
+CHEAPEST = {
+    "POOL_2": (9, 0, 0, {"s4": 2, "s2": 1}, 0.48),
+    "POOL_4 C": (0, 8, 0, {"c4": 2}, 0.30),
+    "POOL_4 M": (0, 0, 4, {"r4": 1}, 0.24),
+    "POOL_4 P and M": (4, 0, 4, {"s4": 1, "r4": 1}, 0.43),
+    "POOL_5": (4, 8, 4, {"r4": 1, "s4": 1, "c4": 2}, 0.73),
+}
+
+
+@pytest.mark.parametrize(
+    ("small", "lean", "large", "expected", "price"), CHEAPEST.values(), ids=CHEAPEST
+)
+def test_pods_get_the_cheapest_mix_of_machine_types(
+    small: int, lean: int, large: int, expected: dict[str, int], price: float
+) -> None:
+    case = OfferedCluster().waiting(small, 1, 4).waiting(lean, 1, 1).waiting(large, 1, 8)
+    plan, _ = case.decided()
+    assert case.bought(plan) == expected
+    assert case.price(plan) == price
+
+
+def test_pool_3_one_group_is_cheapest_where_only_one_may_exist() -> None:
+    case = OfferedCluster(pool(max_pools=1)).waiting(9, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s2": 5}
+
+
+def test_pool_5_two_groups_at_most_give_another_mix() -> None:
+    case = OfferedCluster(pool(max_pools=2)).waiting(4, 1, 4).waiting(8, 1, 1).waiting(4, 1, 8)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 4}
+    assert case.price(plan) == 0.76
+
+
+@pytest.mark.parametrize(("price", "expected"), [(0.19, {"s4": 2}), (0.198, {"s2": 4})])
+def test_pool_6_new_group_must_be_cheaper_by_the_opening_factor(
+    price: float, expected: dict[str, int]
+) -> None:
+    types = entry("s2"), entry("s4", price=price)
+    case = OfferedCluster(pool(opening_factor=0.02), catalogue=types).opened("s2").waiting(8, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == expected
+
+
+@pytest.mark.parametrize("limit", [limits(cpu=6), limits(cost_per_hour=0.30)])
+def test_pool_7_limits_of_a_declaration_are_constraints_of_the_mix(limit: PoolLimits) -> None:
+    case = OfferedCluster(pool(limits=limit)).waiting(8, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 1, "s2": 1}
+    assert case.price(plan) == 0.29
+    assert sum(len(item.pods) for item in plan.unschedulable) == 2
+
+
+def test_pool_12_more_than_the_stock_of_a_type_is_of_another() -> None:
+    types = entry("a", price=0.10, stock=2), entry("b", price=0.12, stock=50)
+    case = OfferedCluster(catalogue=types).waiting(12, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"a": 2, "b": 1}
+    assert case.price(plan) == 0.32
+
+
+def test_pool_13_equal_machines_come_where_the_declaration_has_fewest_nodes() -> None:
+    case = OfferedCluster(catalogue=entries("z1", "z2"))
+    case.opened("s4", 3).opened("s4", 1, zone="z2")
+    plan, _ = case.waiting(24, 1, 4).decided()
+    assert case.bought(plan) == {"s4/z2": 2}
+
+
+def test_pool_14_pods_bound_to_a_zone_get_machines_there() -> None:
+    case = OfferedCluster(catalogue=entries("z1", "z2"))
+    plan, _ = case.waiting(8, 1, 4, node_selector={ZONE: "z2"}).decided()
+    assert case.bought(plan) == {"s4/z2": 2}
+
+
+BOTH = Requirements(markets=(Market.ON_DEMAND, Market.SPOT))
+
+
+def spot_types(**stock: int) -> tuple[Any, ...]:
+    return tuple(
+        msgspec.structs.replace(
+            item,
+            spot_price=None if item.name == "s8" else round((item.price or 0) * 0.4, 4),
+            spot_stock=stock.get(item.name),
+        )
+        for item in entries("z1", "z2")
+    )
+
+
+def test_pool_17_spot_machines_come_one_in_each_zone() -> None:
+    case = OfferedCluster(pool(requirements=BOTH), catalogue=spot_types()).waiting(8, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4/z1/spot": 1, "s4/z2/spot": 1}
+    assert case.price(plan) == 0.152
+
+
+def test_pool_18_a_spot_type_that_is_sold_out_is_replaced_by_the_next() -> None:
+    case = OfferedCluster(pool(requirements=BOTH), catalogue=spot_types(s4=0)).waiting(8, 1, 4)
+    plan, _ = case.decided()
+    assert case.price(plan) == 0.16
+    assert {name.partition("/")[0] for name in case.bought(plan)} == {"s2"}
+
+
+def test_pool_19_pods_that_ask_for_a_market_get_it() -> None:
+    case = OfferedCluster(pool(requirements=BOTH), catalogue=spot_types())
+    case.waiting(8, 1, 4, node_selector={"outscaler.dev/market": "on-demand"})
+    plan, _ = case.decided()
+    assert case.price(plan) == 0.38
+    assert {name.partition("/")[0] for name in case.bought(plan)} == {"s4"}
+
+
+def test_pool_21_nodes_are_spread_over_as_many_types_as_asked() -> None:
+    case = OfferedCluster(pool(min_types=2)).waiting(16, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 3, "s2": 2}
+    assert case.price(plan) == 0.77
+
+
+def test_pool_21_spread_that_cannot_be_reached_is_said_and_pods_get_nodes() -> None:
+    case = OfferedCluster(pool(min_types=2), catalogue=(entry("s4"),)).waiting(16, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 4}
+    assert "SpreadNotReached" in {note.code.value for note in plan.notes}
+
+
+@pytest.mark.parametrize(("strict", "expected"), [(False, {"s4": 4}), (True, {"s8": 1})])
+def test_pool_22_strict_spread_rather_leaves_pods_waiting(
+    strict: bool, expected: dict[str, int]
+) -> None:
+    shares = pool(max_share=MaxShare(zone=0.5), strict=strict)
+    types = (*entries("z1"), *entries("z2", stock=0))
+    case = OfferedCluster(shares, catalogue=types).waiting(16, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == expected
+    assert ("SpreadNotReached" in {note.code.value for note in plan.notes}) is not strict
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [(None, {"s8": 1}), (0, {"s4": 2})])
+def test_pool_23_higher_weight_goes_first_whatever_it_costs(
+    cpu: int | None, expected: dict[str, int]
+) -> None:
+    first = ManagedPool(
+        "a",
+        "test",
+        opening_factor=0.0,
+        weight=10,
+        requirements=Requirements(types=("s8",)),
+        limits=PoolLimits(cpu=cpu),
+    )
+    case = OfferedCluster(first, msgspec.structs.replace(GENERAL, name="b")).waiting(8, 1, 4)
+    plan, _ = case.decided()
+    assert case.bought(plan) == expected
+
+
+def test_pool_24_hand_made_groups_and_candidates_are_one_problem() -> None:
+    case = OfferedCluster()
+    own, candidates, _ = case.groups_of_pools()
+    assert not own
+    template = next(group.template for group in candidates if group.price == 0.19)
+    case.group("h", max=1, template=template, price=0.18, currency="EUR")
+    plan, _ = case.waiting(8, 1, 4).decided()
+    assert case.bought(plan) == {"h": 1, "s4": 1}
+    assert case.price(plan) == 0.37
+
+
+def test_pool_28_order_of_types_and_pods_does_not_change_the_plan() -> None:
+    types = entries("z1", "z2")
+    plans = []
+    for catalogue in (types, types[::-1]):
+        case = OfferedCluster(catalogue=catalogue).waiting(9, 1, 4).waiting(5, 1, 1)
+        plans.append(case.decided()[0])
+    encoded = [msgspec.json.encode(plan, order="deterministic") for plan in plans]
+    assert encoded[0] == encoded[1]
+
+
+def test_pool_29_pods_spread_over_zones_get_nodes_in_both() -> None:
+    case = OfferedCluster(catalogue=entries("z1", "z2"))
+    spread = even(ZONE, having(app="web"))
+    case.waiting(4, 1, 4, labels={"app": "web"}, spread=(spread,))
+    plan, _ = case.decided()
+    zones = {name.partition("/")[2] or "z1" for name in case.bought(plan)}
+    assert zones == {"z1", "z2"}
+    assert sum(case.bought(plan).values()) == 2
+
+
+def test_pool_30_pods_apart_by_host_get_the_cheapest_machines() -> None:
+    case = OfferedCluster()
+    apart = near("kubernetes.io/hostname", having(app="web"))
+    case.waiting(3, 1, 1, labels={"app": "web"}, pod_anti_affinity=(apart,))
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s2": 3}
