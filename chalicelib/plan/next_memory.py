@@ -31,6 +31,7 @@ from chalicelib.plan.removal.removal_planner import DisruptionPlan
 from chalicelib.plan.removal.replacement_rows import with_operations
 from chalicelib.plan.scale_up.scale_up_planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.managed_groups import is_candidate
 from chalicelib.plan.state.node_templates import learn, stated_template
 from chalicelib.plan.state.purchase_attempts import with_purchases
 from chalicelib.plan.state.sick_old_drifted_nodes import RESTARTED_FOR
@@ -99,7 +100,10 @@ def _groups(
     before = state.memory.groups
     groups = {name: before[name] for name in before if name not in state.groups}
     drains = next_drains(state, scale_up.scale_ups, disruption.removals)
+    bought = {growth.group for growth in (*scale_up.scale_ups, *disruption.purchases)}
     for group in state.groups.values():
+        if is_candidate(group.group) and group.id not in before and group.id not in bought:
+            continue  # there may be thousands, and nothing is known of them
         memory = _group(group, drains[group.id], state, scale_up)
         memory = _with_renewals(memory, group, disruption)
         memory = _with_spot(memory, group, state, scale_up)

@@ -92,7 +92,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with
     others (group id -> pool id). absent: groups that would have to be created first. late: groups
     whose nodes come too late for pods of a node that its vendor takes back. variant_of: variant of
-    a group in several zones -> the group."""
+    a group in several zones -> the group. managed: the policy has managed pools."""
 
     seed: int = 0
     cluster_nodes: int = 0
@@ -108,6 +108,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     absent: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
     variant_of: dict[str, str] = {}
+    managed: bool = False
 
     def group(self, option: Option) -> str:
         """Return the group of an option, also of one of a variant."""
@@ -164,6 +165,7 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
         group_pools=pools,
         late=late_groups(state),
+        managed=bool(state.policy.managed_pools),
     )
 
 
@@ -269,6 +271,16 @@ def _unfitness(option: Option, context: ExpanderContext) -> float:
     return distance * effect + 1
 
 
+def keep_cheapest_pods(options: Sequence[Option], context: ExpanderContext) -> Filtered:
+    """Return the options with the lowest price for each of their pods; all options if none has a
+    price."""
+    costs = []
+    for option in options:
+        price = context.price_of(option.group, option.template)
+        costs.append(inf if price is None else price * option.nodes / max(1, option.pod_count))
+    return _with_value(options, costs, min(costs)), ()
+
+
 # -- priority: priorities come from the cluster's ConfigMap `cluster-autoscaler-priority-expander`
 # or, if there is none, from the policy's nodeGroups. Among groups of the highest priority, the rank
 # that a vendor's pool gives its flavours decides. An invalid ConfigMap filters nothing, because a
@@ -350,6 +362,10 @@ EXPANDERS: dict[str, Expander] = {
 }
 
 
+_OWN_EXPANDERS: dict[str, Expander] = {"cheapest-pods": keep_cheapest_pods}
+"""Those that a policy cannot name."""
+
+
 def choose_option(
     options: Sequence[Option], chain: Sequence[str], context: ExpanderContext
 ) -> tuple[Option | None, tuple[Reason, ...]]:
@@ -374,11 +390,13 @@ def choose_option(
     filters = [name for name in chain if name in EXPANDERS]
     decides_nothing = not filters and RANDOM not in chain
     if decides_nothing or (chain and chain[-1] == LEAST_COST):
-        filters.append("least-waste")  # Cluster Autoscaler's default
+        # Among machines of all sizes and prices, what is wasted says little.
+        by_price = bool(chain) and chain[-1] == LEAST_COST and context.managed
+        filters.append("cheapest-pods" if by_price else "least-waste")  # upstream's default
     for name in filters:
         if not best:
             break
-        best, reported = EXPANDERS[name](best, context)
+        best, reported = (_OWN_EXPANDERS | EXPANDERS)[name](best, context)
         notes += reported
         if len(best) == 1:
             break

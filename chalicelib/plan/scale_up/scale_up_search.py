@@ -279,8 +279,11 @@ class ScaleUpSearch:
         """Return what every group could do for these pods."""
         options: list[Option] = []
         limit = self.state.options.max_binpacking_time
+        weighed = self._finalists(requests)
         for row, group in enumerate(self.candidates.groups):
             if group.id in self._groups_without_effect:
+                continue
+            if weighed is not None and group.id not in weighed:
                 continue
             if row and (self.pass_time.over(limit) or limit == 0 or self.pass_time.packed()):
                 self.stops[group.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
@@ -296,6 +299,17 @@ class ScaleUpSearch:
             if option is not None:
                 options.append(option)
         return options
+
+    def _finalists(self, requests: Sequence[PodRequest]) -> frozenset[str] | None:
+        """Return the groups that are weighed one by one, None for all."""
+        if self.limiter.declared is None:
+            return None
+        # Imported here, because few clusters have managed pools.
+        from chalicelib.plan.scale_up.finalists import finalists
+
+        classes = [request.cls for request in requests]
+        price_of = self.context.price_of
+        return finalists(self.candidates, self.simulated, self.limiter.declared, price_of, classes)
 
     def _option_in_zone(
         self, variant: ZoneVariant, requests: Sequence[PodRequest]

@@ -29,6 +29,7 @@ from chalicelib.plan.prices import MICRO, NoPrice
 from chalicelib.plan.removal.consolidation.patience import LEAST, Patience
 from chalicelib.plan.removal.replacement_rows import UNDER_WAY, current_rows
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.managed_groups import is_candidate
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.spot_market import recommended, risk_premium
 from chalicelib.plan.tables import Ints
@@ -204,7 +205,8 @@ class Costs:
             return
         now = price.amount
         history = self._settled(self._state.memory.consolidation.prices.get(name, ()), now)
-        self.history[name] = history
+        if not is_candidate(group.group):
+            self.history[name] = history
         highest = max(value for _, value in history)
         settled_at = max(
             (after + SETTLE_TIME for (_, value), (after, _) in pairwise(history) if value > now),

@@ -18,6 +18,7 @@ from chalicelib.plan.scale_up.estimator import NodeShape, shape_of
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.managed_groups import is_candidate
 from chalicelib.plan.state.readiness import zone_of
 from chalicelib.plan.state.spot_groups import is_spot
 from chalicelib.plan.state.spot_market import returns_at
@@ -62,10 +63,29 @@ def form_of(node: Node, group: NodeGroupState | None) -> Form:
     )
 
 
+def _opened(price: int, group: NodeGroupState, limiter: ResourceLimiter) -> int:
+    """Return the price at which a node counts in comparisons: dearer in a group to open."""
+    if limiter.declared is None:
+        return price
+    return round(price * limiter.declared.opening_factor(group.group))
+
+
 def _not_yet(group: NodeGroupState, state: ClusterState) -> Reason | None:
     """Return why a spot group is no offer although it could be bought."""
     until = returns_at(group, state)
     return Reason.of(ReasonCode.SPOT_RETURN, group=group.id, until=until) if until else None
+
+
+def _cheapest_new(candidates: Candidates, costs: Costs, limiter: ResourceLimiter) -> frozenset[str]:
+    """Return the groups to open that are weighed: of each declaration, zone and market those that
+    no other one dominates."""
+    if limiter.declared is None:
+        return frozenset()
+    # Imported here, because few clusters have managed pools.
+    from chalicelib.plan.scale_up.finalists import not_dominated
+
+    prices = {name: price.price for name, price in costs.groups.items()}
+    return not_dominated(candidates, limiter.declared, prices)
 
 
 class Market:
@@ -88,6 +108,7 @@ class Market:
         self.offers: tuple[NodeOffer, ...] = ()
         self.blocked: dict[str, tuple[NodeOffer, Reason]] = {}
         offers: list[NodeOffer] = []
+        finalists = _cheapest_new(self._candidates, costs, limiter)
         row_of = {group.id: row for row, group in enumerate(self._candidates.groups)}
         for name, group in sorted(state.groups.items()):
             price = costs.groups.get(name)
@@ -108,7 +129,7 @@ class Market:
                 group=name,
                 node=group.template.node,
                 shape=shape,
-                price=price.price + price.overlap,
+                price=_opened(price.price, group, limiter) + price.overlap,
                 cost=price.price,
                 now=price.now,
                 settled_at=price.settled_at,
@@ -116,6 +137,8 @@ class Market:
                 most=most,
                 stop=stop,
             )
+            if is_candidate(group.group) and name not in finalists:
+                continue
             why = reason or self._candidates.skipped.get(name) or _not_yet(group, state)
             if why is not None or most <= 0:
                 self.blocked[name] = offer, why or stop
