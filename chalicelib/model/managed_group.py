@@ -7,6 +7,7 @@ before it is repeated, and a table that was lost is filled again from the vendor
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import msgspec
@@ -46,17 +47,26 @@ class ManagedGroup(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """Return the group's name: at most 38 characters that every vendor takes."""
         cluster = _digits_of(self.cluster, _CLUSTER_DIGITS)
-        return f"{PREFIX}{cluster}-{self._short_declaration}-{self.digest}"
+        return f"{PREFIX}{cluster}-{short_declaration(self.declaration)}-{self.digest}"
 
     @property
     def mark(self) -> str:
         """Return the value of the label or tag by which the group is known as Outscaler's."""
         cluster = _digits_of(self.cluster, _MARK_DIGITS)
-        return f"{cluster}.{self._short_declaration}.{self.digest}"
+        return f"{cluster}.{short_declaration(self.declaration)}.{self.digest}"
 
-    @property
-    def _short_declaration(self) -> str:
-        return self.declaration[:_LONGEST_DECLARATION].rstrip("-")
+
+def short_declaration(name: str) -> str:
+    """Return the part of a declaration's name that names and marks of its groups have."""
+    return name[:_LONGEST_DECLARATION].rstrip("-")
+
+
+def declaration_in(name: str) -> str:
+    """Return the part of a managed group's name that its declaration gave it, "" if no managed
+    group has such a name."""
+    cluster, digest = f"[0-9a-f]{{{_CLUSTER_DIGITS}}}", f"[0-9a-f]{{{_DIGEST_DIGITS}}}"
+    match = re.fullmatch(f"{PREFIX}{cluster}-(.+)-{digest}", name)
+    return match[1] if match is not None else ""
 
 
 def _digits_of(cluster: str, digits: int) -> str:

@@ -20,6 +20,7 @@ from chalicelib.policy.settings.group_policy import NODE_GROUPS, GroupPolicy
 from chalicelib.policy.settings.headroom import HEADROOMS, Headroom
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.settings.maintenance_window import WINDOWS, Window
+from chalicelib.policy.settings.managed_pools import MANAGED_POOLS, ManagedPool
 from chalicelib.policy.settings.max_disruption import MaxDisruption
 from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_lifecycle import NODE_LIFECYCLE, NodeLifecycle
@@ -67,6 +68,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         "kubernetes",
         "providers",
         "nodeGroups",
+        "managedPools",
         "options",
         "prices",
         "maxDisruption",
@@ -108,6 +110,11 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         tuple[GroupPolicy, ...],
         NODE_GROUPS,
         "Bounds and priorities for groups, where the provider's own are not wanted.",
+    ] = ()
+    managed_pools: Annotated[
+        tuple[ManagedPool, ...],
+        MANAGED_POOLS,
+        "Groups that Outscaler makes itself, of the machine types that fit best.",
     ] = ()
     options: Options = Options()
     webhook: Annotated[
