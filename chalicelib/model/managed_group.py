@@ -56,17 +56,17 @@ class ManagedGroup(msgspec.Struct, frozen=True):
         return f"{cluster}.{short_declaration(self.declaration)}.{self.digest}"
 
 
-def short_declaration(name: str) -> str:
-    """Return the part of a declaration's name that names and marks of its groups have."""
-    return name[:_LONGEST_DECLARATION].rstrip("-")
+def short_declaration(declaration: str) -> str:
+    """Return what names and marks have of a declaration's name."""
+    return declaration[:_LONGEST_DECLARATION].rstrip("-")
 
 
-def declaration_in(name: str) -> str:
-    """Return the part of a managed group's name that its declaration gave it, "" if no managed
-    group has such a name."""
+def declaration_in_name(name: str) -> str:
+    """Return short_declaration of the declaration that made a group of this name; "" for a name
+    that no managed group has."""
     cluster, digest = f"[0-9a-f]{{{_CLUSTER_DIGITS}}}", f"[0-9a-f]{{{_DIGEST_DIGITS}}}"
-    match = re.fullmatch(f"{PREFIX}{cluster}-(.+)-{digest}", name)
-    return match[1] if match is not None else ""
+    parts = re.fullmatch(f"{PREFIX}{cluster}-([a-z0-9-]+)-{digest}", name)
+    return parts[1] if parts is not None else ""
 
 
 def _digits_of(cluster: str, digits: int) -> str:

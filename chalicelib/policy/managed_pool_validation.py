@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.managed_group import PREFIX, declaration_in, short_declaration
+from chalicelib.model.managed_group import PREFIX, declaration_in_name, short_declaration
 from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
 from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy
 from chalicelib.policy.settings.managed_pools import Market
@@ -208,7 +208,7 @@ def _made_groups_have_no_bounds(partial: PartialPolicy, diagnostics: Diagnostics
     names = [pool["name"] for pool in managed_pools(partial) if "name" in pool]
     by_short_name = {short_declaration(name): name for name in names}
     for index, group in enumerate(partial.groups):
-        name = by_short_name.get(declaration_in(_last_part(group.get("id", ""))), "")
+        name = by_short_name.get(declaration_in_name(_last_part(group.get("id", ""))), "")
         if name:
             diagnostics.problem(
                 (*SPEC, "nodeGroups", index, "id"),

@@ -114,7 +114,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     managed_pools: Annotated[
         tuple[ManagedPool, ...],
         MANAGED_POOLS,
-        "Groups that Outscaler makes itself, of the machine types that fit best.",
+        "Groups that Outscaler makes itself, of the vendor's machine types.",
     ] = ()
     options: Options = Options()
     webhook: Annotated[

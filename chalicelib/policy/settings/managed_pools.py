@@ -69,8 +69,10 @@ def _parse_range(value: str) -> Range:
     return Range(float(least) if least else None, float(most) if most else None)
 
 
-def _show_range(span: Range) -> str:
-    least, most = ("" if end is None else f"{end:.12g}" for end in (span.least, span.most))
+def _show_range(value_range: Range) -> str:
+    least, most = (
+        "" if end is None else f"{end:.12g}" for end in (value_range.least, value_range.most)
+    )
     return least if least == most else f"{least}..{most}"
 
 
@@ -85,7 +87,11 @@ def _names(noun: str, pattern: str, example: str) -> ValueType:
 
 _PATTERN = r"!?[A-Za-z0-9._*?-]{1,100}"
 _ZONES = _names("zone", r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "ch-gva-2")
-_MARKETS = distinct(listed(member(Market)), "market", ("names no market", "write [on-demand]"))
+_MARKETS = distinct(
+    listed(member(Market), name="list of markets"),
+    "market",
+    ("names no market", "write [on-demand]"),
+)
 
 
 def _parse_label_value(value: str) -> str:
@@ -150,7 +156,7 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     types: Annotated[
         tuple[str, ...],
         _names("type", _PATTERN, "standard.large"),
-        "Types by name, with * and ? for any characters; one that begins with ! is left out.",
+        "Types by name, with `*` and `?` for any characters; one that begins with `!` is left out.",
     ] = ()
     families: Annotated[
         tuple[str, ...], _names("family", _PATTERN, "standard"), "The same for families of types."

@@ -8,7 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.managed_group import ManagedGroup
+from chalicelib.model.managed_group import (
+    ManagedGroup,
+    declaration_in_name,
+    short_declaration,
+)
 
 CLUSTER = "7f1c0c1e-8a3e-4c7b-9b0e-2f6d1a5b9c11"
 GROUP = ManagedGroup(
@@ -54,3 +58,16 @@ def test_names_and_marks_have_forms_that_every_vendor_takes(declaration: str) ->
     group = msgspec.structs.replace(GROUP, declaration=declaration)
     assert re.fullmatch(r"[a-z]([a-z0-9-]{0,36}[a-z0-9])", group.name)
     assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])", group.mark)
+
+
+@pytest.mark.parametrize("declaration", ["general", "batch-workers-of-team-one", "a-b"])
+def test_name_of_a_group_says_its_declaration(declaration: str) -> None:
+    group = msgspec.structs.replace(GROUP, declaration=declaration)
+    assert declaration_in_name(group.name) == short_declaration(declaration)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "general", "osc-", "osc-c5f524-general", f"{GROUP.name}0", f"a{GROUP.name}"]
+)
+def test_other_names_say_no_declaration(name: str) -> None:
+    assert declaration_in_name(name) == ""
