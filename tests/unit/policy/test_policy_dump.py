@@ -469,6 +469,7 @@ def test_policy_dump_contains_managed_pools(pools: tuple[ManagedPool, ...]) -> N
         kubernetes=KubernetesAccess(eks_cluster="a"),
         providers={"exoscale": exoscale},
         options=Options(expander=("least-cost",)),
+        prices=NodePrices(cpu=0.03),
         managed_pools=pools,
     )
     assert load(dump(policy), place="dumped")[0] == policy
