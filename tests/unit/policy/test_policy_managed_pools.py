@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 
 from chalicelib.cli.serialize_policy import dump
@@ -415,3 +418,12 @@ def test_policy_groups_that_no_declaration_made_may_have_bounds() -> None:
         f"nodeGroups: [{{provider: exoscale, id: {other}, max: 3}}]",
     )
     assert read(text).node_groups[0].id == other
+
+
+def test_refusals_of_the_page_are_those_of_the_tests() -> None:
+    page = Path("docs/reference/managed-pools.md").read_text("utf-8")
+    rows = page.split("### Refused declarations")[1].split("|---|---|\n")[1].splitlines()
+    quoted = [text for row in rows for text in re.findall("^`(.*?)`", row.split(" | ")[-1])]
+    tested = [problem for _, _, problem, _ in REFUSED]
+    assert len(quoted) > 12
+    assert [text for text in quoted if not any(text in problem for problem in tested)] == []
