@@ -15,6 +15,7 @@ import msgspec
 PREFIX = "osc-"
 _CLUSTER_DIGITS, _DIGEST_DIGITS, _MARK_DIGITS = 6, 10, 10
 _LONGEST_DECLARATION = 16
+_NAME = re.compile(r"osc-[0-9a-f]{6}-([a-z0-9-]{1,16})-[0-9a-f]{10}\Z", re.ASCII)
 _MARK = re.compile(r"([0-9a-f]{10})\.([a-z0-9-]{1,16})\.([0-9a-f]{10})\Z", re.ASCII)
 
 
@@ -91,6 +92,13 @@ class ManagedGroup(msgspec.Struct, frozen=True):
 def short_declaration(declaration: str) -> str:
     """Return what names and marks have of a declaration's name."""
     return declaration[:_LONGEST_DECLARATION].rstrip("-")
+
+
+def declaration_in_name(name: str) -> str:
+    """Return short_declaration of the declaration that made a group of this name; "" for a name
+    that no managed group has."""
+    parts = _NAME.match(name)
+    return parts[1] if parts is not None else ""
 
 
 def is_own_mark(cluster: str, name: str, mark: str) -> bool:

@@ -118,6 +118,8 @@ def _implausible(policy: Policy) -> str:
             return f"{name} is out of bounds"
     if not SCAN_INTERVAL[0] <= policy.scan_interval <= SCAN_INTERVAL[1]:
         return "scan_interval is out of bounds"
+    if any(pool.provider not in policy.providers for pool in policy.managed_pools):
+        return "a managed pool has no provider"
     for group in policy.node_groups:
         if group.provider not in policy.providers:
             return "a node group has no provider"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.disruption_validation import DISRUPTION_CHECKS
+from chalicelib.policy.managed_pool_validation import MANAGED_POOL_CHECKS, managed_pools
 from chalicelib.policy.options import check_options, check_prices
 from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy, without_prices
 from chalicelib.policy.settings.cluster_options import Options
@@ -39,6 +40,7 @@ def _names_once(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     a group by its id alone."""
     for attribute, key, field, remedy in (
         ("node_groups", "nodeGroups", "id", "name each group once"),
+        ("managed_pools", "managedPools", "name", "give it another name"),
         ("maintenance_windows", "maintenanceWindows", "name", "name each window once"),
         ("disruption_budgets", "disruptionBudgets", "name", "give it another name"),
         ("rules", "rules", "name", "name each rule once"),
@@ -65,12 +67,6 @@ def _group_entries(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
                 f"write {group['min']} or more, or lower min",
             )
         name = group.get("provider", "")
-        if name and partial.providers is not None and name not in partial.providers:
-            diagnostics.problem(
-                (*path, "provider"),
-                f"{name} is not among spec.providers",
-                f"add {name} there, or write one of: {', '.join(partial.providers) or 'none yet'}",
-            )
         vendor = PROVIDERS.get(name)
         pattern = vendor.group_id if vendor is not None else ""
         if (
@@ -81,6 +77,22 @@ def _group_entries(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
         ):
             example = f"its ids look like {vendor.group_example}"
             diagnostics.warn((*path, "id"), f"no group of {name} is named like this; {example}")
+
+
+def _providers_listed(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Refuse an entry whose provider is not one of the document's."""
+    if partial.providers is None:
+        return
+    known = ", ".join(partial.providers) or "none yet"
+    for key, entries in (("nodeGroups", partial.groups), ("managedPools", managed_pools(partial))):
+        for index, entry in enumerate(entries):
+            name = entry.get("provider", "")
+            if name and name not in partial.providers:
+                diagnostics.problem(
+                    (*SPEC, key, index, "provider"),
+                    f"{name} is not among spec.providers",
+                    f"add {name} there, or write one of: {known}",
+                )
 
 
 def _windows_open(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
@@ -217,10 +229,14 @@ def _options_and_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> Non
     prices: dict[str, Any] | None = partial.spec.get("prices")
     if diagnostics.has_problem_under(path):
         return
+    unpriced = without_prices(partial.providers or {})
+    if unpriced is None and managed_pools(partial):
+        # Managed pools have the prices of their vendor's catalogue, other groups none.
+        unpriced = tuple(partial.providers or {})
     check_prices(
         partial.options.in_force.get("expander", ()),
         listed=prices is not None,
-        unpriced=without_prices(partial.providers or {}),
+        unpriced=unpriced,
         path=(*SPEC, "options"),
         diagnostics=diagnostics,
     )
@@ -511,12 +527,14 @@ CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _one_way_in,
     _access_details,
     _group_entries,
+    _providers_listed,
     _names_once,
     _windows_open,
     _one_way_to_discover,
     _management,
     _mode_given,
     _options_and_prices,
+    *MANAGED_POOL_CHECKS,
     *DISRUPTION_CHECKS,
     _few_rules_per_group,
     _above_the_scale_down_threshold,

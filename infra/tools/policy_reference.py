@@ -17,6 +17,12 @@ from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.settings.headroom import Headroom
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.managed_pools import (
+    ManagedPool,
+    MaxShare,
+    PoolLimits,
+    Requirements,
+)
 from chalicelib.policy.settings.max_disruption import MaxDisruption
 from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
 from chalicelib.policy.settings.node_prices import NodePrices
@@ -72,6 +78,16 @@ rates, otherwise what its provider states; [spot nodes](reference/spot.md#prices
 one may be left out and costs nothing; a node with GPUs has no price without gpu. Nothing is
 [converted](reference/expanders.md#currencies). A group without a price is not chosen by price or least-cost. Pods are
 weighed by the rates; without rates, [by derived ones](reference/expanders.md#price).\
+"""
+
+_POOLS_NOTE = """\
+`- {name: general, provider: exoscale, copyFrom: workers, requirements: {cpu: 2..16}}`. Outscaler makes groups of the
+machine types that meet the requirements: [managed pools](reference/managed-pools.md). The expander least-cost must be the
+first. Names are unique.\
+"""
+
+_REQUIREMENTS_NOTE = """\
+A range is written `2..16`, `2..`, `..16` or `8`; both ends belong to it.\
 """
 
 _CONSOLIDATION_NOTE = """\
@@ -215,6 +231,15 @@ def reference() -> str:
             ),
         ),
         _fields("spec.nodeGroups[]", section_of(GroupPolicy), "Ids are unique over all providers."),
+        _fields("spec.managedPools[]", section_of(ManagedPool), _POOLS_NOTE),
+        _fields(
+            "spec.managedPools[].requirements",
+            section_of(Requirements),
+            _REQUIREMENTS_NOTE,
+            level="###",
+        ),
+        _fields("spec.managedPools[].limits", section_of(PoolLimits), level="###"),
+        _fields("spec.managedPools[].maxShare", section_of(MaxShare), level="###"),
         _fields("spec.prices", section_of(NodePrices), _PRICES_NOTE),
         _fields("spec.maxDisruption", section_of(MaxDisruption), _BRAKE_NOTE),
         _fields("spec.consolidation", section_of(Consolidation), _CONSOLIDATION_NOTE),

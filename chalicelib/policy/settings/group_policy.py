@@ -26,7 +26,7 @@ def _provider_name(value: str) -> str:
     raise BadInput("", f"{quote(value)} is not a provider", known_provider(value))
 
 
-_PROVIDER = scalar(
+PROVIDER = scalar(
     "provider", _provider_name, "a provider's name", form=lambda: {"enum": list(PROVIDER_NAMES)}
 )
 
@@ -36,7 +36,7 @@ class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
 
     provider: Annotated[
         str,
-        _PROVIDER,
+        PROVIDER,
         "Which of spec.providers owns the group.",
     ]
     id: Annotated[

@@ -15,7 +15,7 @@ from chalicelib.policy.schema import entries_of
 from chalicelib.policy.value_types import UNSET, ValueType, number, scalar, show_number, text
 
 _NUMBER = number(0.0, 1e9, "0.096")
-_PRICE = ValueType("price", _NUMBER.read, show_number, _NUMBER.form)
+PRICE = ValueType("price", _NUMBER.read, show_number, _NUMBER.form)
 _INSTANCE_TYPE = text("an instance type", r"[^\s\x00-\x1f\x7f]{1,256}", "it like m5.large")
 
 
@@ -33,7 +33,7 @@ def _read_types(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     for name, value in entries.items():
         name_node = Scalar(name, plain=False, line=value.line, column=value.column)
         type_name = _INSTANCE_TYPE.read(name_node, (*path, name), diagnostics)
-        price = _PRICE.read(value, (*path, name), diagnostics)
+        price = PRICE.read(value, (*path, name), diagnostics)
         if type_name is not UNSET and price is not UNSET:
             prices[name] = price
     return prices if len(prices) == len(entries) else UNSET
@@ -43,7 +43,7 @@ _PRICES_OF_TYPES = ValueType(
     "mapping of instance types to prices",
     _read_types,
     lambda prices: {name: show_number(price) for name, price in prices.items()},
-    lambda: {"type": "object", "additionalProperties": _PRICE.form()},
+    lambda: {"type": "object", "additionalProperties": PRICE.form()},
 )
 
 
@@ -78,11 +78,11 @@ class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
         dict[str, float], _PRICES_OF_TYPES, "What a node of a type costs."
     ] = {}
     cpu: Annotated[
-        float | None, _PRICE, "What a core costs, for nodes of other types and for pods."
+        float | None, PRICE, "What a core costs, for nodes of other types and for pods."
     ] = None
-    memory: Annotated[float | None, _PRICE, "What a GiB of memory costs."] = None
-    gpu: Annotated[float | None, _PRICE, "What a GPU costs."] = None
-    node: Annotated[float, _PRICE, "What is added for every node, whatever its type."] = 0.0
+    memory: Annotated[float | None, PRICE, "What a GiB of memory costs."] = None
+    gpu: Annotated[float | None, PRICE, "What a GPU costs."] = None
+    node: Annotated[float, PRICE, "What is added for every node, whatever its type."] = 0.0
     currency: Annotated[
         str,
         text("a currency's code of three capital letters", r"[A-Z]{3}", "it like EUR"),

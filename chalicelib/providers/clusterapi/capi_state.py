@@ -37,6 +37,7 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.model.errors import MALFORMED
+from chalicelib.model.label_syntax import is_label_value
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.clusterapi.api import (
@@ -61,7 +62,6 @@ from chalicelib.providers.clusterapi.models import (
 )
 from chalicelib.providers.clusterapi.settings import Spec, cluster_names
 from chalicelib.providers.kit.errors import ProviderError, Transient, Unauthorized
-from chalicelib.providers.kit.node_template import is_label_value
 from chalicelib.reasons.words import some
 
 ON_DELETE = "OnDelete"

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.label_syntax import TAINT_EFFECTS, is_domain, is_label_key, is_label_value
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.quantity import parse_amount, parse_quantity, quantity_text
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
@@ -36,12 +37,8 @@ from chalicelib.providers.kit.node_template import (
     INSTANCE_TYPE,
     OS,
     REGION,
-    TAINT_EFFECTS,
     ZONE,
     GroupTemplate,
-    is_domain,
-    is_label_key,
-    is_label_value,
     template_name,
     without_reserve,
 )

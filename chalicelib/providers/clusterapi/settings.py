@@ -19,6 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.label_syntax import is_label_key, is_label_value
 from chalicelib.model.secret import SecretNotGiven, SecretUnavailable
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.vendors.clusterapi import CapiSection
@@ -34,7 +35,6 @@ from chalicelib.providers.kit.errors import (
     Unauthorized,
     class_for,
 )
-from chalicelib.providers.kit.node_template import is_label_key, is_label_value
 from chalicelib.providers.kit.services import Identified, KubeApi
 
 PLACE = "providers.clusterapi"

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.label_syntax import TAINT_EFFECTS, is_label_key, is_label_value
 from chalicelib.model.node import Taint
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
@@ -34,12 +35,9 @@ from chalicelib.providers.kit.node_template import (
     INSTANCE_TYPE,
     OS,
     REGION,
-    TAINT_EFFECTS,
     USUAL_PODS,
     ZONE,
     GroupTemplate,
-    is_label_key,
-    is_label_value,
     template_name,
     template_node,
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from chalicelib.model.label_syntax import TAINT_EFFECTS
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.providers.huaweicloud.models import Flavor, NodePool, ScaleGroup, has_servers
@@ -25,7 +26,6 @@ from chalicelib.providers.kit.node_template import (
     INSTANCE_TYPE,
     OS,
     REGION,
-    TAINT_EFFECTS,
     ZONE,
     GroupTemplate,
     template_name,

@@ -1,5 +1,4 @@
-"""The node that a group would add: names of its labels, what Kubernetes takes as a label or taint,
-and a node made of a capacity.
+"""The node that a group would add: names of its labels, and a node made of a capacity.
 
 Each vendor knows what its machines have. A label, taint or resource that a template has and new
 nodes lack would be bought repeatedly for a pod that does not fit, so what Kubernetes would refuse
@@ -8,7 +7,6 @@ is left out by every vendor.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -28,36 +26,6 @@ BETA_REGION, BETA_ZONE = (
 )
 GPU = "nvidia.com/gpu"
 USUAL_PODS = 110  # of a node, where the vendor says nothing: the kubelet's default
-TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
-_DOMAIN = re.compile(
-    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII
-)
-_LONGEST_DOMAIN = 253
-
-# -- what Kubernetes takes
-
-
-def is_label_value(text: str) -> bool:
-    """Whether the text is a valid Kubernetes label value."""
-    return not text or _NAME.match(text) is not None
-
-
-def is_label_key(text: str) -> bool:
-    """Whether the text is a valid key of a Kubernetes label or taint: `name` or `domain/name`."""
-    domain, slash, name = text.rpartition("/")
-    if slash and not is_domain(domain):
-        return False
-    return _NAME.match(name) is not None
-
-
-def is_domain(text: str) -> bool:
-    """Whether the text is a DNS-1123 subdomain, like API groups and key prefixes."""
-    return 0 < len(text) <= _LONGEST_DOMAIN and _DOMAIN.match(text) is not None
-
-
-# -- templates
 
 
 class GroupTemplate(msgspec.Struct, frozen=True):

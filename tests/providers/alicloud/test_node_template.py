@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.label_syntax import is_label_value
 from chalicelib.providers.alicloud.node_template import (
     label_value,
     read_tags,
 )
-from chalicelib.providers.kit.node_template import is_label_value
 from infra.emulators.alicloud.models import MachineType
 from tests.cases import each_row
 from tests.providers.alicloud.emulated import EmulatedEss

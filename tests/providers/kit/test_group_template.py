@@ -1,55 +1,9 @@
-"""What Kubernetes takes as a label, and the template node, for all vendors."""
+"""The template node, for all vendors."""
 
 from __future__ import annotations
 
 from chalicelib.model.node import Node, Taint
-from chalicelib.providers.kit.node_template import (
-    is_label_key,
-    is_label_value,
-    template_name,
-    template_node,
-)
-from tests.cases import each_row
-
-
-@each_row(
-    ("key", "good"),
-    [
-        ("a", True),
-        ("a.b/c_d", True),
-        ("x" * 63, True),
-        ("a" * 253 + "/b", True),
-        ("", False),
-        ("/a", False),
-        ("A.b/c", False),
-        ("a..b/c", False),
-        ("a b", False),
-        ("a/", False),
-        ("a/b/c", False),
-        ("x" * 64, False),
-        ("a" * 254 + "/b", False),
-        ("acs:x", False),
-        ("ä", False),
-        ("a\n", False),
-    ],
-)
-def test_key_of_a_label(key: str, good: bool) -> None:
-    assert is_label_key(key) is good
-
-
-@each_row(
-    ("value", "good"),
-    [
-        ("", True),
-        ("a-b.c_D", True),
-        ("-a", False),
-        ("a b", False),
-        ("x" * 64, False),
-        ("a\n", False),
-    ],
-)
-def test_value_of_a_label(value: str, good: bool) -> None:
-    assert is_label_value(value) is good
+from chalicelib.providers.kit.node_template import template_name, template_node
 
 
 def test_template_node_keeps_its_reserve_and_its_own_host_name() -> None:

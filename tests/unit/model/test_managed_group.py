@@ -12,7 +12,9 @@ from chalicelib.model.managed_group import (
     MachineChoice,
     ManagedGroup,
     declaration_in,
+    declaration_in_name,
     is_own_mark,
+    short_declaration,
 )
 
 CLUSTER = "7f1c0c1e-8a3e-4c7b-9b0e-2f6d1a5b9c11"
@@ -86,3 +88,15 @@ def test_a_mark_is_own_only_with_the_name_and_the_cluster_it_was_made_for(declar
     assert not is_own_mark(CLUSTER, group.name, "")
     assert not is_own_mark(CLUSTER, group.name, f"{group.mark}\n")
     assert declaration_in("team=a") == ""
+
+
+@pytest.mark.parametrize("declaration", ["general", "batch-workers-of-team-one", "a-b"])
+def test_name_of_a_group_says_its_declaration(declaration: str) -> None:
+    assert declaration_in_name(of(declaration).name) == short_declaration(declaration)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "general", "osc-", "osc-c5f524-general", f"{GROUP.name}0", f"a{GROUP.name}"]
+)
+def test_other_names_say_no_declaration(name: str) -> None:
+    assert declaration_in_name(name) == ""

@@ -312,7 +312,7 @@ def test_search_for_loads_ends_after_twelve_rounds_without_progress() -> None:
     """Every round finds a load that does not lower the price."""
     rounds = []
 
-    class Market:
+    class Offers:
         def solve(self) -> Prices:
             return Prices(100.0, np.ones(1), np.ones(1), np.ones(1))
 
@@ -323,7 +323,7 @@ def test_search_for_loads_ends_after_twelve_rounds_without_progress() -> None:
         def loads(self, *_: object) -> tuple[()]:
             return ()
 
-    market: Any = Market()
+    market: Any = Offers()
     generate(market, market, np.ones(1, dtype=np.int64), Effort(rounds=50, keep=1, tries=1), never)
     assert len(rounds) == 12
 

@@ -21,6 +21,12 @@ from chalicelib.policy.settings.group_policy import PROVIDER_NAMES, GroupPolicy
 from chalicelib.policy.settings.headroom import Headroom
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.managed_pools import (
+    ManagedPool,
+    MaxShare,
+    PoolLimits,
+    Requirements,
+)
 from chalicelib.policy.settings.max_disruption import MaxDisruption
 from chalicelib.policy.settings.node_lifecycle import NodeLifecycle, RepairRule
 from chalicelib.policy.settings.node_prices import NodePrices
@@ -37,13 +43,17 @@ SECTIONS: tuple[type[msgspec.Struct], ...] = (
     GroupPolicy,
     Headroom,
     KubernetesAccess,
+    ManagedPool,
     MaxDisruption,
+    MaxShare,
     NodeLifecycle,
     NodePrices,
     NoticeWebhook,
     Notifications,
+    PoolLimits,
     QuietHours,
     RepairRule,
+    Requirements,
     ScaleUp,
     Schedule,
     Spot,

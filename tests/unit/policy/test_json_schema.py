@@ -115,6 +115,21 @@ def test_schema_accepts_all_documents_that_validate_accepts() -> None:
                 {"name": "a", "nodes": "10 %", "reasons": ["consolidation", "drifted"]}
             ]
         },
+        {
+            "managedPools": [
+                {
+                    "name": "general",
+                    "provider": "exoscale",
+                    "copyFrom": "workers",
+                    "requirements": {"cpu": 8, "memory": "4..", "families": "standard, !cpu"},
+                    "labels": {"tier": "general", "example.com/level": 3},
+                    "taints": "dedicated=batch:NoSchedule",
+                    "maxShare": {"type": "50%", "zone": 40},
+                    "deleteEmpty": "true",
+                }
+            ]
+        },
+        {"managedPools": [{"name": "a", "provider": "exoscale", "labels": None, "limits": None}]},
         {"nodeLifecycle": None, "spot": None},
         {
             "nodeLifecycle": {
@@ -180,6 +195,11 @@ def test_schema_accepts_the_forms_of_values(spec: dict[str, Any]) -> None:
         ({"consolidation": {"maxSurge": "half"}}, "spec.consolidation.maxSurge"),
         ({"disruptionBudgets": [{"name": "a"}]}, "spec.disruptionBudgets.0"),
         ({"disruptionBudgets": [{"name": "a", "nodes": -1}]}, "spec.disruptionBudgets.0.nodes"),
+        ({"managedPools": [{"name": "a"}]}, "spec.managedPools.0"),
+        (
+            {"managedPools": [{"name": "a", "provider": "exoscale", "maxPools": 0}]},
+            "spec.managedPools.0.maxPools",
+        ),
         ({"prices": {"cpu": 1, "currency": "eur"}}, "spec.prices.currency"),
         ({"prices": {"spot": {"m5.large": "cheap"}}}, "spec.prices.spot.m5.large"),
         ({"nodeLifecycle": {"maxAge": "720h"}}, "spec.nodeLifecycle"),

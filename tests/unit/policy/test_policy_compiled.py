@@ -26,6 +26,7 @@ from chalicelib.policy.settings.event_webhook import Webhook
 from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.policy.settings.node_limit import NodeLimit
 from tests.unit.policy import (
     policy_documents,
@@ -148,6 +149,9 @@ def test_the_version_covers_every_type_below_the_policy() -> None:
         "Policy",
         "Options",
         "GroupPolicy",
+        "ManagedPool",
+        "Requirements",
+        "Taint",
         "KubernetesAccess",
         "Webhook",
         "NodePrices",
@@ -246,6 +250,8 @@ def test_compiled_policy_with_an_excessive_size_is_not_fully_unpacked() -> None:
                 DisruptionBudget("a", NodeLimit(nodes=1), cron="0 1 * * *", time_zone="Mars/Base"),
             )
         },
+        {"managed_pools": (ManagedPool("a", "exoscale", copy_from="web"),)},
+        {"managed_pools": (ManagedPool("a", "clusterapi", max_pools=-1),)},
         {"consolidation": {"minSavings": -0.1}},
         {"consolidation": {"mode": "all"}},
         {"nodeLifecycle": {"jitter": -0.1}},
@@ -264,6 +270,7 @@ def test_values_that_no_document_can_say_are_not_used(changes: dict[str, Any]) -
         {
             "scan_interval": "scanInterval",
             "node_groups": "nodeGroups",
+            "managed_pools": "managedPools",
             "maintenance_windows": "maintenanceWindows",
             "disruption_budgets": "disruptionBudgets",
         }.get(name, name): msgspec.to_builtins(value)

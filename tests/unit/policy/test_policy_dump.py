@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from chalicelib.cli.serialize_policy import dump
 from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.node import Taint
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
 from chalicelib.policy.settings.cluster_options import Options
@@ -22,6 +23,14 @@ from chalicelib.policy.settings.group_policy import GroupPolicy
 from chalicelib.policy.settings.headroom import Headroom
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
 from chalicelib.policy.settings.maintenance_window import Window
+from chalicelib.policy.settings.managed_pools import (
+    ManagedPool,
+    Market,
+    MaxShare,
+    PoolLimits,
+    Range,
+    Requirements,
+)
 from chalicelib.policy.settings.max_disruption import MaxDisruption
 from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle, RepairRule
@@ -242,6 +251,64 @@ disruption_budgets = st.lists(
     max_size=3,
     unique_by=lambda budget: budget.name,
 ).map(tuple)
+_BOUND = st.integers(0, 9_999_999_999).map(lambda number: number / 1000)
+ranges = st.none() | st.one_of(
+    st.tuples(_BOUND, _BOUND).map(lambda pair: Range(min(pair), max(pair))),
+    _BOUND.map(lambda least: Range(least=least)),
+    _BOUND.map(lambda most: Range(most=most)),
+)
+_PERCENTAGES = st.integers(1, 100).map(lambda percentage: percentage / 100)
+managed_pools = st.lists(
+    st.builds(
+        ManagedPool,
+        name=words,
+        provider=st.just("exoscale"),
+        mode=st.none() | st.sampled_from(Mode),
+        copy_from=words,
+        requirements=st.builds(
+            Requirements,
+            types=st.sampled_from([(), ("standard.*", "!standard.tiny")]),
+            families=_NAMED,
+            cpu=ranges,
+            memory=ranges,
+            memory_per_cpu=ranges,
+            gpus=ranges,
+            zones=st.sampled_from([(), ("ch-gva-2",)]),
+            markets=st.just((Market.ON_DEMAND,)),
+            max_price=st.none() | _PRICE,
+        ),
+        labels=st.dictionaries(words, words | st.just(""), max_size=2),
+        taints=st.lists(
+            st.builds(
+                Taint,
+                key=words,
+                effect=st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"]),
+                value=words,
+            ),
+            max_size=2,
+            unique=True,
+        ).map(tuple),
+        limits=st.builds(
+            PoolLimits,
+            nodes=st.integers(0, 100_000),
+            cpu=st.none() | st.integers(0, 999),
+            memory=st.none() | st.integers(0, 999),
+            gpus=st.none() | st.integers(0, 999),
+            cost_per_hour=st.none() | _PRICE,
+        ),
+        weight=st.integers(0, 100),
+        max_pools=st.integers(1, 100),
+        opening_factor=st.integers(0, 100).map(lambda percentage: percentage / 100),
+        keep_empty=_DAYS,
+        delete_empty=st.none() | st.booleans(),
+        min_types=st.integers(1, 20),
+        max_share=st.builds(MaxShare, type=_PERCENTAGES, zone=_PERCENTAGES),
+        strict=st.booleans(),
+        disk=st.just(0) | st.integers(20, 51_200),
+    ),
+    max_size=2,
+    unique_by=lambda pool: pool.name,
+).map(tuple)
 disruption = st.builds(
     MaxDisruption,
     nodes_per_hour=st.integers(0, 99),
@@ -389,6 +456,22 @@ policies = st.builds(
 @settings(max_examples=examples(40, 150), deadline=None)
 @given(policies)
 def test_policy_dump_reads_as_the_same_policy(policy: Policy) -> None:
+    assert load(dump(policy), place="dumped")[0] == policy
+
+
+@pytest.mark.more
+@settings(max_examples=examples(40, 150), deadline=None)
+@given(managed_pools)
+def test_policy_dump_contains_managed_pools(pools: tuple[ManagedPool, ...]) -> None:
+    exoscale = {"zone": "ch-gva-2", "credentialsSecret": "a/b"}
+    policy = Policy(
+        name="a",
+        kubernetes=KubernetesAccess(eks_cluster="a"),
+        providers={"exoscale": exoscale},
+        options=Options(expander=("least-cost",)),
+        prices=NodePrices(cpu=0.03),
+        managed_pools=pools,
+    )
     assert load(dump(policy), place="dumped")[0] == policy
 
 
