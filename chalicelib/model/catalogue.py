@@ -11,7 +11,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, rename="camel"):
     name: as nodes state it in `node.kubernetes.io/instance-type`. memory, disk: bytes; disk 0: none
     comes with it, or its size is unknown. price, spot_price: of one machine an hour, None where the
     vendor states none. stock, spot_stock: how many can be ordered, None where the vendor does not
-    say.
+    say. vendor_id: by which the vendor's API names the type, "" for its name.
     """
 
     name: str
@@ -21,6 +21,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, rename="camel"):
     memory: int
     gpus: int = 0
     disk: int = 0
+    vendor_id: str = ""
     price: float | None = None
     spot_price: float | None = None
     stock: int | None = None

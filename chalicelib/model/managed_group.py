@@ -94,6 +94,11 @@ def short_declaration(declaration: str) -> str:
     return declaration[:_LONGEST_DECLARATION].rstrip("-")
 
 
+def is_own_name(name: str) -> bool:
+    """Return whether groups of Outscaler's own have such names."""
+    return _NAME.match(name) is not None
+
+
 def declaration_in_name(name: str) -> str:
     """Return short_declaration of the declaration that made a group of this name; "" for a name
     that no managed group has."""

@@ -10,10 +10,11 @@ looked up, and a claim made under one is respected.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.operation import Operation
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.policy.settings.cluster_policy import Policy
@@ -63,20 +64,24 @@ def claimed_elsewhere(
 def without_groups(snapshot: Snapshot, owners: Mapping[str, str]) -> Snapshot:
     """Return the snapshot with these groups marked as owned by another cluster, so that the plan
     continues without them. owners: group -> cluster."""
-    groups = []
-    for group in snapshot.groups:
-        owner = owners.get(group.id)
-        if owner is None:
-            groups.append(group)
-        else:
-            error = f"it belongs to cluster {owner}"
-            groups.append(msgspec.structs.replace(group, error=error))
+
+    def marked(groups: Iterable[NodeGroup]) -> Iterator[NodeGroup]:
+        for group in groups:
+            owner = owners.get(group.id)
+            error = group.error if owner is None else f"it belongs to cluster {owner}"
+            yield msgspec.structs.replace(group, error=error)
+
     decisions = ("the plan for this group",)
     gaps = [
         MissingData("NodeGroup", f"belongs to cluster {owner}", name, affected_decisions=decisions)
         for name, owner in sorted(owners.items())
     ]
-    return msgspec.structs.replace(snapshot, groups=tuple(groups), gaps=(*snapshot.gaps, *gaps))
+    return msgspec.structs.replace(
+        snapshot,
+        groups=tuple(marked(snapshot.groups)),
+        candidates=tuple(marked(snapshot.candidates)),
+        gaps=(*snapshot.gaps, *gaps),
+    )
 
 
 def ownership_keys(

@@ -42,6 +42,7 @@ from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.executor import send_first
 from chalicelib.passes import soft_taints
+from chalicelib.passes.catalogues import refresh_catalogues
 from chalicelib.passes.cluster_reading import connected, observe, share_lists
 from chalicelib.passes.foreign_groups import claimed_elsewhere, without_groups
 from chalicelib.passes.lease_renewal import LEASE_FOR, HeldLease, in_thread, renewed
@@ -313,6 +314,8 @@ def run(
         taints = _mark_nodes(this_pass, saved.plan, runtime)
         with report.stage("publish", plan=saved.plan.id):
             report.plan_saved(saved.plan, saved.snapshot, taints, kube if permission.act else None)
+    if refresh_catalogues(policy.name, this_pass.providers, saved.snapshot, saved.plan):
+        look_again(message, _LEAST_WAIT, runtime)
     if saved.plan.waits_for_pods > 0:
         look_again(message, max(saved.plan.waits_for_pods, _LEAST_WAIT), runtime)
     if permission.take_back:

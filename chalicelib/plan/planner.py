@@ -40,7 +40,6 @@ from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.foreign_growths import adopt_growths
 from chalicelib.plan.state.join_statistics import count_joins
-from chalicelib.plan.state.managed_groups import with_candidates
 from chalicelib.plan.state.new_node_storage import with_new_node_storage
 from chalicelib.plan.state.pass_time import OutOfTime, PassTime, PlanStage
 from chalicelib.plan.state.purchase_attempts import judge_attempts
@@ -77,7 +76,6 @@ def plan_cluster(
     pass_time = PassTime(clock, within)
 
     policy = apply_schedules(policy, now)
-    snapshot = with_candidates(snapshot)
     state = build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
     if on_state is not None:
         on_state(state)

@@ -158,6 +158,8 @@ def _bounded(
     """together: other groups share its pool. own: its provider enforces the bounds that
     it reported for the group."""
     read = group
+    if group.managed is not None:  # its declaration has the limits
+        return group
     for schedule in schedules:
         names, pool = frozenset(schedule.groups), group.pool
         as_pool = pool is not None and (

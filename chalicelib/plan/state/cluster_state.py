@@ -40,6 +40,7 @@ from chalicelib.plan.state.interruptions import (
     announcements,
     vendor_upcoming,
 )
+from chalicelib.plan.state.managed_groups import with_candidates
 from chalicelib.plan.state.node_labels import NodeLabels
 from chalicelib.plan.state.node_templates import Newcomers, Template, templates
 from chalicelib.plan.state.readiness import (
@@ -172,7 +173,8 @@ class ClusterState(msgspec.Struct, frozen=True, dict=True):
     def prices(self) -> PriceBook:
         """The prices of the pass."""
         has_spot = self.policy.spot is not None
-        return price_book(self.policy.prices, self.snapshot.groups, self.now, spot=has_spot)
+        groups = (group.group for group in self.groups.values())
+        return price_book(self.policy.prices, groups, self.now, spot=has_spot)
 
 
 def build_cluster_state(
@@ -183,7 +185,7 @@ def build_cluster_state(
     claims = contested_instances(snapshot.groups, snapshot.nodes)
     contested = _contested(claims)
     joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
-    groups = _groups(snapshot, policy, memory, joined, claims)
+    groups = _groups(with_candidates(snapshot), policy, memory, joined, claims)
     uncontested = (node for node in snapshot.nodes if node.name not in contested)
     owners, deleted = _owners(uncontested, groups)
     open_ops = (op for op in memory.operations if op.is_open)

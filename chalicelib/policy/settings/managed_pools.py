@@ -12,7 +12,6 @@ from chalicelib.model.node import Taint
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
 from chalicelib.policy.schema import Required, entries_of, listed_sections, nested
 from chalicelib.policy.settings.group_policy import PROVIDER
-from chalicelib.policy.settings.mode import Mode
 from chalicelib.policy.settings.names_and_times import MONTH
 from chalicelib.policy.settings.node_prices import PRICE
 from chalicelib.policy.value_types import (
@@ -201,8 +200,8 @@ class MaxShare(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class ManagedPool(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One declaration. copy_from: "" stands for cherryservers' default definition. opening_factor:
-    part of a price; keep_empty: seconds; disk: GiB, 0 for that of copy_from. mode, delete_empty:
-    None: the cluster's, the vendor's usual one."""
+    part of a price; keep_empty: seconds; disk: GiB, 0 for that of copy_from. delete_empty: None for
+    the vendor's usual one."""
 
     name: Annotated[
         str,
@@ -220,9 +219,6 @@ class ManagedPool(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
         "Which of spec.providers makes the groups: exoscale or cherryservers.",
         Required("provider: exoscale"),
     ]
-    mode: Annotated[
-        Mode | None, member(Mode), "As spec.mode, for this declaration; never more than it."
-    ] = None
     copy_from: Annotated[
         str,
         text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512}"),

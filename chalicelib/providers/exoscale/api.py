@@ -62,6 +62,7 @@ class ExoscaleApi:
     ) -> None:
         self._zone, self._root, self._rest, self._now = zone, root, http, now
         self._price_list, self._public_http = price_list, public_http
+        self.key = key
         self._types = TtlCache(cache, lambda: key("types"), InstanceType, now)
         self._quotas = TtlCache(cache, lambda: key("quota"), _Dated, now)
 

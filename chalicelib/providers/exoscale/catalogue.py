@@ -43,6 +43,11 @@ def read_catalogue(api: ExoscaleApi, currency: str) -> Catalogue:
     return Catalogue(currency, tuple(entries), prices.get(_DISK), gaps)
 
 
+def catalogue_currency(wanted: str) -> str:
+    """Return the currency of prices for a policy's, "" for none."""
+    return wanted if wanted in CURRENCIES else "EUR"
+
+
 def read_prices(response: VendorResponse, currency: str) -> dict[str, float]:
     """Return the prices of the list by their names. Raises Unknown if it has none in this
     currency, Transient if it is not JSON."""
@@ -70,5 +75,6 @@ def _entry(instance_type: InstanceType, zone: str, prices: Mapping[str, float]) 
         cores=instance_type.cpus,
         memory=instance_type.memory,
         gpus=instance_type.gpus,
+        vendor_id=instance_type.id,
         price=prices.get(f"running_{in_list}".replace("-", "_").lower()),
     )

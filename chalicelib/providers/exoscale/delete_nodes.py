@@ -130,7 +130,7 @@ def _remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...
 
 
 def _targets_to_evict(
-    context: ExoscaleContext, operation: Operation, targets: Targets, pool: ExoscalePool
+    context: ExoscaleContext, targets: Targets, pool: ExoscalePool
 ) -> tuple[str, ...]:
     """Return the targets that are members of the pool and not leaving. Raises
     InvalidRequest for a machine that exists and belongs to another pool or to none. One
@@ -140,7 +140,7 @@ def _targets_to_evict(
     for name, machine in outside.items():
         owner = machine.manager.id.lower() if machine.manager is not None else ""
         leaving = is_leaving(machine.state)
-        if owner != operation.spec.group and (owner or not leaving):
+        if owner != pool.id.lower() and (owner or not leaving):
             foreign[name] = owner or "no pool"
         elif not leaving:
             late.append(name)
@@ -231,7 +231,7 @@ def _joining(
     for operation in ready:
         try:
             targets = targets_of(operation)
-            names = _targets_to_evict(context, operation, targets, eviction.pool)
+            names = _targets_to_evict(context, targets, eviction.pool)
             _check_nodes(context, operation, names)
         except (ProviderError, BadInput):
             continue
@@ -261,7 +261,7 @@ def _continue_removal(context: ExoscaleContext, operation: Operation) -> Outcome
 def _eviction(
     context: ExoscaleContext, operation: Operation, targets: Targets, pool: ExoscalePool
 ) -> Outcome | ExoscaleEviction:
-    names = _targets_to_evict(context, operation, targets, pool)
+    names = _targets_to_evict(context, targets, pool)
     discard = operation.spec.kind is OperationKind.DELETE_INSTANCES
     if discard and names:
         _check_nodes(context, operation, names)
@@ -381,9 +381,7 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
     if WORK in operation.status.data:  # over, or no longer known to the vendor
         return Succeeded(facts)
     pool = context.pool(operation.spec.group)
-    if name not in _targets_to_evict(context, operation, targets, pool) or not _remaining(
-        context, (name,)
-    ):
+    if name not in _targets_to_evict(context, targets, pool) or not _remaining(context, (name,)):
         raise NotFound(f"{name} is gone or being deleted")
     _check_nodes(context, operation, (name,))
     try:

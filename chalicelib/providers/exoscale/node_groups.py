@@ -39,7 +39,17 @@ from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.exoscale import LEAST, PROVIDER, ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstanceType, Quota
+from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstanceType, Quota, SksCluster
+from chalicelib.providers.exoscale.managed_groups import (
+    ListedClusters,
+    OwnPool,
+    candidate_template,
+    copied,
+    find_own,
+    managed_of,
+    own_bounds,
+    with_own_names,
+)
 from chalicelib.providers.exoscale.node_template import make_template, type_of
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, placeholder_id
 from chalicelib.providers.exoscale.zone import (
@@ -51,13 +61,14 @@ from chalicelib.providers.exoscale.zone import (
     read_zone,
 )
 from chalicelib.providers.kit.base import Observation
-from chalicelib.providers.kit.errors import ProviderError
+from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Transient
 from chalicelib.providers.kit.group_builder import (
     GroupBuilder,
     instance_state,
     placeholder_handle,
     placeholders,
 )
+from chalicelib.providers.kit.managed_pools import ManagedPools, candidate_group, pool_of
 
 _MOST_FORMER_TYPES = 5  # instance types of members alone that are read, for their names
 _CHANGING = frozenset({"migrating"})  # states in which the vendor works on a machine that stays
@@ -66,12 +77,22 @@ _BROKEN = InstanceError(
 )
 
 
-def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node]) -> Observation:
-    """Return all groups of the cluster; raises ProviderError if the zone cannot be read at all."""
+def observe(
+    api: ExoscaleApi,
+    settings: ExoscaleSettings,
+    nodes: Sequence[Node],
+    managed: ManagedPools,
+    listed: ListedClusters,
+) -> Observation:
+    """Return all groups of the cluster; raises ProviderError if the zone cannot be read at all.
+    managed: the declarations of managed pools; listed: receives the SKS clusters."""
     unchecked = ExoscaleGroupNames(nodes)
-    zone = read_zone(api, settings, unchecked)
+    zone = read_zone(api, settings, unchecked, managed=bool(managed.pools))
+    if zone.clusters is not None:
+        listed.note(zone.clusters)
+    zone, own = with_own_names(zone, managed)
     names = unchecked.knowing(zone.ids_by_name)
-    selector = _ExoscaleSelector(zone, settings, zone.nodes_by_pool(names))
+    selector = _ExoscaleSelector(zone, settings, zone.nodes_by_pool(names), own, managed)
     selections = selector.select()
     builder = _ExoscaleGroupBuilder(api, settings, names, zone)
     for name, warning in selector.warnings:
@@ -92,7 +113,13 @@ def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node])
         *(builder.build(selection) for selection in selections),
         *(builder.unread(pool, why) for pool, why in sorted(zone.unread.items())),
     )
-    return Observation(groups, tuple(builder.gaps))
+    groups = builder.with_marks(groups, own, managed)
+    if not managed.pools:
+        return Observation(groups, tuple(builder.gaps))
+    if zone.clusters is None:
+        raise Transient(f"own Nodepools are not known: {zone.no_clusters or 'no SKS cluster'}")
+    candidates = builder.candidates(managed, zone.clusters)
+    return Observation(groups, tuple(builder.gaps), candidates, managed.selections())
 
 
 # -- bounds. Upstream takes a quota of -1, which means unlimited, as a maximum of -1, ignores what
@@ -272,7 +299,7 @@ def _placeholders(pool: ExoscalePool, count: int, *, quota: bool) -> tuple[Insta
         else InstanceError("OutOfStock", "unavailable", text)
     )
     return placeholders(
-        count, error, lambda number: placeholder_handle(pool.id, number), placeholder_id
+        count, error, lambda number: placeholder_handle(pool.group_id, number), placeholder_id
     )
 
 
@@ -296,9 +323,15 @@ class _ExoscaleSelector:
     problem), found by `select`; the entry is "" for the settings."""
 
     def __init__(
-        self, zone: Zone, settings: ExoscaleSettings, node_counts: Mapping[str, int]
+        self,
+        zone: Zone,
+        settings: ExoscaleSettings,
+        node_counts: Mapping[str, int],
+        own: Sequence[OwnPool],
+        managed: ManagedPools,
     ) -> None:
         self._zone, self._settings, self._node_counts = zone, settings, node_counts
+        self._own, self._managed = {each.pool.id for each in own}, managed
         self._pools = [pool for pool in zone.pools if not pool.ending]
         self._by_exact_name = _by_name(
             (name, pool) for pool in self._pools for name in pool.exact_names
@@ -320,6 +353,10 @@ class _ExoscaleSelector:
     def select(self) -> tuple[ExoscaleSelection, ...]:
         """Return the groups, those of the policy's entries first and in their order."""
         self._resolve_entries()
+        for pool in self._pools:
+            if pool.id in self._own:
+                bounds = own_bounds(pool, self._managed)
+                self._chosen[pool.id] = ExoscaleSelection(pool, bounds)
         self._discover()
         return tuple(self._chosen.values())
 
@@ -562,7 +599,7 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             else ""
         )
         return NodeGroup(
-            id=pool.id,
+            id=pool.group_id,
             provider=PROVIDER,
             min=sizes.min,
             max=sizes.max,
@@ -579,6 +616,74 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             restarts=True,
             busy=pool.being_changed,
         )
+
+    def with_marks(
+        self, groups: Iterable[NodeGroup], own: Iterable[OwnPool], managed: ManagedPools
+    ) -> tuple[NodeGroup, ...]:
+        """Return the groups; own ones with their declaration, price and stock. Raises
+        ProviderError."""
+        type_names = {
+            id_: f"{kind.family}.{kind.size}"
+            for id_, kind in self._types.items()
+            if kind is not None
+        }
+        stored = managed.shelf.read()
+        of_pool = {each.pool.group_id: each for each in own}
+        marked = []
+        for group in groups:
+            each = of_pool.get(group.id)
+            if each is None:
+                marked.append(group)
+                continue
+            state = managed_of(each, self._settings.zone, type_names, managed)
+            candidate = None if each.second else managed.candidates.get(group.id)
+            outdated = "; ".join(filter(None, (state.retiring,)))
+            marked.append(
+                msgspec.structs.replace(
+                    group,
+                    max=group.max if candidate is not None else group.target,
+                    pool=pool_of(state.choice.declaration),
+                    managed=state,
+                    instances=tuple(
+                        msgspec.structs.replace(instance, outdated=outdated)
+                        for instance in group.instances
+                    ),
+                    price=candidate.machine.price if candidate is not None else 0.0,
+                    currency=stored.catalogue.currency if stored is not None else "",
+                    priced_at=stored.read_at if stored is not None else 0.0,
+                )
+            )
+        return tuple(marked)
+
+    def candidates(
+        self, managed: ManagedPools, clusters: Sequence[SksCluster]
+    ) -> tuple[NodeGroup, ...]:
+        """Return the groups that could be opened. Raises ProviderError."""
+        stored = managed.shelf.read()
+        if stored is None:
+            return ()
+        used = {nodepool.name for cluster in clusters for nodepool in cluster.nodepools}
+        settings = self._settings
+        groups = []
+        for name, candidate in managed.candidates.items():
+            original = copied(candidate.pool, clusters, settings.sks_cluster)
+            if isinstance(original, str):
+                continue
+            if name in used:
+                self._warn_of_name(name, clusters, managed)
+                continue
+            template = candidate_template(candidate, original, settings.zone, settings.reserve)
+            currency = stored.catalogue.currency
+            groups.append(candidate_group(candidate, template, currency, stored.read_at))
+        return tuple(groups)
+
+    def _warn_of_name(
+        self, name: str, clusters: Sequence[SksCluster], managed: ManagedPools
+    ) -> None:
+        try:
+            find_own(name, clusters, managed)
+        except InvalidRequest as taken:
+            self.warn(name, f"{taken.message}: it is left alone, and no group is opened there")
 
     def unread(self, pool: str, why: str) -> NodeGroup:
         """Build the node group of a pool of which only the id is known."""

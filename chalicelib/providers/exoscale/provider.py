@@ -5,15 +5,17 @@ A pool that is being changed does not count as a failed scale-up."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from chalicelib.model.catalogue import Catalogue
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.net.vendor_hosts import EXOSCALE_PRICES
+from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import PRICE_LIST, ExoscaleApi
-from chalicelib.providers.exoscale.catalogue import read_catalogue
+from chalicelib.providers.exoscale.catalogue import catalogue_currency, read_catalogue
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
 from chalicelib.providers.exoscale.delete_nodes import (
     cancel_delete,
@@ -23,12 +25,9 @@ from chalicelib.providers.exoscale.delete_nodes import (
     restart,
 )
 from chalicelib.providers.exoscale.error_mapping import error_for
-from chalicelib.providers.exoscale.scale_up import (
-    ExoscaleContext,
-    has_requested,
-    poll_growth,
-    scale_up,
-)
+from chalicelib.providers.exoscale.managed_groups import ListedClusters, copied, source_of
+from chalicelib.providers.exoscale.opening import has_requested, poll, scale_up
+from chalicelib.providers.exoscale.scale_up import ExoscaleContext
 from chalicelib.providers.kit.base import (
     BaseProvider,
     Connection,
@@ -37,11 +36,13 @@ from chalicelib.providers.kit.base import (
     joint_change,
     question,
 )
+from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf
 from chalicelib.providers.kit.credential_source import SecretSource, account_digest
 from chalicelib.providers.kit.http import Http
+from chalicelib.providers.kit.managed_pools import ManagedPools, Source, cluster_uid
 from chalicelib.providers.kit.price_reader import LIMITS
 from chalicelib.providers.kit.rate_limit import CallPace, WaitLimit
-from chalicelib.providers.kit.services import OneTimeRequests
+from chalicelib.providers.kit.services import KubeLists, OneTimeRequests
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
@@ -84,7 +85,7 @@ class Exoscale(BaseProvider[ExoscaleContext]):
 
     name = PROVIDER
     scale_up = change(scale_up)
-    poll_scale_up = change(poll_growth)
+    poll_scale_up = change(poll)
     delete_nodes = change(delete_nodes)
     delete_together = joint_change(delete_together)
     decrease_target = change(decrease_target)
@@ -95,7 +96,10 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with at most four calls, and one per instance
         type that is not cached."""
-        return node_groups.observe(self.context.api, self.context.settings, nodes)
+        context = self.context
+        return node_groups.observe(
+            context.api, context.settings, nodes, context.managed, context.listed
+        )
 
     def remaining(self) -> int | None:
         """Return how many instances the organisation's quota leaves; None without a limit."""
@@ -105,6 +109,12 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     def catalogue(self, currency: str) -> Catalogue:
         """See CatalogueReader."""
         return read_catalogue(self.context.api, currency)
+
+    def refresh_catalogue(self, *, buying: bool) -> bool:
+        """See PoolMaker."""
+        return self.context.managed.shelf.refresh(
+            lambda: read_catalogue(self.context.api, self.context.currency), buying=buying
+        )
 
     def addons(self, groups: Sequence[NodeGroup]) -> frozenset[str]:
         """Return the add-ons of the SKS clusters that own these groups, or that the settings
@@ -124,4 +134,33 @@ def build(connection: Connection) -> Exoscale:
     settings = read_settings(connection.settings, connection.groups)
     requests = OneTimeRequests(connection.means.cache, PROVIDER, connection.now)
     api = open_api(connection, settings)
-    return Exoscale(ExoscaleContext(api, settings, requests, connection.joined))
+    listed = ListedClusters(api.clusters)
+    managed = _managed_pools(connection, settings, api, listed)
+    return Exoscale(
+        ExoscaleContext(
+            api,
+            settings,
+            requests,
+            managed,
+            listed,
+            connection.joined,
+            catalogue_currency(connection.currency),
+        )
+    )
+
+
+def _managed_pools(
+    connection: Connection, settings: ExoscaleSettings, api: ExoscaleApi, listed: ListedClusters
+) -> ManagedPools:
+    """Return the declarations of a policy."""
+    currency = catalogue_currency(connection.currency)
+
+    def source(pool: ManagedPool) -> Source:
+        original = copied(pool, listed.get(), settings.sks_cluster)
+        return source_of(pool, settings.zone, original)
+
+    shelf = CatalogueShelf(
+        connection.means.cache, lambda: api.key(f"catalogue/{currency}"), connection.now
+    )
+    kube = cast(KubeLists | None, connection.kube)
+    return ManagedPools(connection.pools, shelf, lambda: cluster_uid(kube), source)

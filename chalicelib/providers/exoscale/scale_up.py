@@ -28,12 +28,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from chalicelib.model.managed_group import is_own_name
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import Quota, Work
 from chalicelib.providers.exoscale.error_mapping import work_error
+from chalicelib.providers.exoscale.managed_groups import (
+    ListedClusters,
+    find_own,
+    mark_of,
+    own_bounds,
+)
 from chalicelib.providers.exoscale.provider_ids import is_id
 from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
 from chalicelib.providers.kit.errors import (
@@ -44,6 +51,7 @@ from chalicelib.providers.kit.errors import (
     QuotaExceeded,
     Unknown,
 )
+from chalicelib.providers.kit.managed_pools import ManagedPools
 from chalicelib.providers.kit.node_identity import Seen
 from chalicelib.providers.kit.services import OneTimeRequests
 from chalicelib.providers.kit.sized_group import (
@@ -62,30 +70,50 @@ ENOUGH_LOOKS = 5
 
 
 class ExoscaleContext(msgspec.Struct, frozen=True):
-    """What all changes need. requests: makes reboots once per operation. joined: lists the
+    """What all changes need. requests: makes reboots once per operation. managed: the declarations
+    of managed pools; listed: the SKS clusters as first listed. joined: lists the
     cluster's current nodes; None if the cluster cannot be reached."""
 
     api: ExoscaleApi
     settings: ExoscaleSettings
     requests: OneTimeRequests
+    managed: ManagedPools
+    listed: ListedClusters
     joined: Callable[[], tuple[Seen, ...]] | None = None
+    currency: str = "EUR"
 
     def pool(self, group: str) -> ExoscalePool:
         """Return the current pool with its Nodepool. Raises NotFound also for one that is being
         deleted, Unknown for one whose numbers cannot be decoded."""
-        described = self.api.pool(group)
-        pool = ExoscalePool(described)
-        if pool.is_sks:
-            pool = make_pools([described], self.api.clusters())[0]
+        if is_own_name(group):
+            pool = self._own_pool(group)
+        else:
+            described = self.api.pool(group)
+            pool = ExoscalePool(described)
+            if pool.is_sks:
+                pool = make_pools([described], self.api.clusters())[0]
         if pool.unreadable:
             raise Unknown(pool.unreadable, code="Shape")
         if pool.ending:
             raise NotFound(f"{pool.title} is being deleted")
         return pool
 
+    def _own_pool(self, group: str) -> ExoscalePool:
+        """Return the pool of a group that Outscaler has made, by its name and mark."""
+        own = find_own(group, self.api.clusters(), self.managed)
+        if own is None:
+            raise NotFound(f"there is no Nodepool {group}")
+        cluster, nodepool = own
+        if not nodepool.instance_pool.id:
+            raise Conflict(f"Nodepool {group} has no instance pool yet", code="busy")
+        described = self.api.pool(nodepool.instance_pool.id)
+        return ExoscalePool(described, cluster, nodepool, group)
+
     def bounds(self, pool: ExoscalePool) -> ExoscaleBounds | None:
         """Return the policy's bounds of a pool. The pass has verified that a bare name means this
         pool. If it were another cluster's, no change would have been planned."""
+        if is_own_name(pool.name) and self.managed.is_own(pool.name, mark_of(pool.nodepool)):
+            return own_bounds(pool, self.managed)
         exact = (entry for entry in self.settings.groups if entry.name in pool.exact_names)
         return next(exact, None) or next(
             (entry for entry in self.settings.groups if entry.name == pool.name), None

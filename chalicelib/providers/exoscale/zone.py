@@ -79,18 +79,26 @@ class ExoscalePool(msgspec.Struct, frozen=True):
     for both kinds of group.
 
     cluster, nodepool: None for a standalone pool, and for one whose Nodepool is in no cluster that
-    was read. The id is that of the Instance Pool for both kinds, as in upstream; users may write
-    the Nodepool's id, its name, or cluster/name. Names are not unique, so they are resolved where
-    all pools are known (node_groups.py)."""
+    was read. own_name: of a group that Outscaler has made, "" of any other. The id is that of the
+    Instance Pool for both kinds, as in upstream; users may write the Nodepool's id, its name, or
+    cluster/name. Names are not unique, so they are resolved where all pools are known
+    (node_groups.py)."""
 
     pool: InstancePool
     cluster: SksCluster | None = None
     nodepool: Nodepool | None = None
+    own_name: str = ""
 
     @property
     def id(self) -> str:
-        """The group's id."""
+        """The Instance Pool's id."""
         return self.pool.id
+
+    @property
+    def group_id(self) -> str:
+        """The group's id: of one that Outscaler has made its name, which stays when it is made
+        again."""
+        return self.own_name or self.id
 
     @property
     def is_sks(self) -> bool:
@@ -320,17 +328,30 @@ class Zone(msgspec.Struct, frozen=True):
         return dict(Counter(pools[name] for name in names if name in pools))
 
 
-def read_zone(api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames) -> Zone:
-    """Read everything that a pass needs; raises ProviderError if nothing could be read."""
+def read_zone(
+    api: ExoscaleApi,
+    settings: ExoscaleSettings,
+    names: ExoscaleGroupNames,
+    *,
+    managed: bool = False,
+) -> Zone:
+    """Read everything that a pass needs; raises ProviderError if nothing could be read. managed:
+    Outscaler makes Nodepools, so the SKS clusters are needed in any case."""
     api.expect(_LISTS)
-    return _ZoneReader(api, settings, names).read()
+    return _ZoneReader(api, settings, names, managed=managed).read()
 
 
 class _ZoneReader:
     def __init__(
-        self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames
+        self,
+        api: ExoscaleApi,
+        settings: ExoscaleSettings,
+        names: ExoscaleGroupNames,
+        *,
+        managed: bool,
     ) -> None:
         self._api, self._settings, self._names = api, settings, names
+        self._managed = managed
         self._pools: dict[str, InstancePool] = {}
         self._members: set[str] = set()  # of the pools read one by one
         self._instances: dict[str, ExoscaleInstance] = {}
@@ -434,8 +455,10 @@ class _ZoneReader:
         are read only if needed."""
         zone = self._zone()
         sks = [pool for pool in zone.pools if pool.is_sks]
-        if self._settings.sks_cluster or not sks:
-            return bool(self._settings.sks_cluster)
+        if self._managed or self._settings.sks_cluster:
+            return True
+        if not sks:
+            return False
         counts = zone.nodes_by_pool(self._names)
         standalone = {
             name

@@ -28,7 +28,6 @@ from chalicelib.model.managed_group import (
 from chalicelib.model.operation import Operation
 from chalicelib.model.resources import MEMORY
 from chalicelib.policy.settings.managed_pools import ManagedPool
-from chalicelib.policy.settings.mode import Mode
 from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf
 from chalicelib.providers.kit.errors import InvalidRequest, Transient
 from chalicelib.providers.kit.machine_types import (
@@ -113,7 +112,7 @@ class ManagedPools:
         uid: Callable[[], str],
         source_of: Callable[[ManagedPool], Source],
     ) -> None:
-        self.pools = tuple(pool for pool in pools if pool.mode is not Mode.OFF)
+        self.pools = tuple(pools)
         self.shelf = shelf
         self._read_uid, self._read_source = uid, source_of
         self._sources: dict[str, Source] = {}
@@ -224,9 +223,15 @@ class ManagedPools:
         if limits.cost_per_hour is not None and cost > limits.cost_per_hour:
             most = limits.cost_per_hour
             raise _not_in_policy(f"{cost:.4f} an hour is above limits.costPerHour {most:g}")
-        if candidate.pool.mode is Mode.SHADOW:
-            raise _not_in_policy(f"managed pool {candidate.pool.name} is in mode shadow")
         return candidate
+
+
+def same_declaration(mark: str, choice: MachineChoice | None) -> bool:
+    """Return whether a group with this mark is of the declaration of a choice."""
+    declaration = declaration_in(mark)
+    if choice is None or not declaration:
+        return False
+    return short_declaration(choice.declaration) == declaration
 
 
 def choice_of(pool: ManagedPool, machine: Machine) -> MachineChoice:

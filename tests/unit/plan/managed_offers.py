@@ -40,7 +40,12 @@ GENERAL = ManagedPool("general", "test", opening_factor=0.0)
 def entry(name: str, *, zone: str = "z1", **fields: Any) -> CatalogueEntry:
     """A type by its name, with other fields of an entry."""
     cores, gib, price = SIZES.get(name, (4, 16, 0.19))
-    values = {"family": name[:1], "cores": cores, "memory": gib * GIB, "price": price} | fields
+    values: dict[str, Any] = {
+        "family": name[:1],
+        "cores": cores,
+        "memory": gib * GIB,
+        "price": price,
+    } | fields
     return CatalogueEntry(name=name, zone=zone, **values)
 
 

@@ -213,6 +213,9 @@ def test_pool_28_order_of_types_and_pods_does_not_change_the_plan() -> None:
 
 def test_pool_29_pods_spread_over_zones_get_nodes_in_both() -> None:
     case = OfferedCluster(catalogue=entries("z1", "z2"))
+    case.opened("s2", 1).opened("s2", 1, zone="z2")
+    for node in case.groups_of_pools()[2]:
+        case.running(node.name, 1, "2", "1Gi", owner="full")
     spread = even(ZONE, having(app="web"))
     case.waiting(4, 1, 4, labels={"app": "web"}, spread=(spread,))
     plan, _ = case.decided()

@@ -22,7 +22,6 @@ from chalicelib.policy.settings.managed_pools import (
     Range,
     Requirements,
 )
-from chalicelib.policy.settings.mode import Mode
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import GOOD
 from tests.unit.policy.test_policy_consolidation import of_providers, read, warnings
@@ -69,7 +68,7 @@ def test_policy_stored_before_managed_pools_existed_is_read() -> None:
 
 
 COMPLETE = of_exoscale(
-    "mode: shadow, requirements: {types: [standard.*, '!standard.tiny'], families: standard, "
+    "requirements: {types: [standard.*, '!standard.tiny'], families: standard, "
     "cpu: 2..32, memory: 4.., memoryPerCpu: ..8, gpus: 0, zones: [ch-gva-2], markets: [on-demand], "
     "maxPrice: 0.8}, labels: {tier: general, example.com/level: 3, empty: ''}, "
     "taints: ['dedicated=batch:NoSchedule'], limits: {nodes: 90, cpu: 400, memory: 1600, gpus: 8, "
@@ -79,7 +78,6 @@ COMPLETE = of_exoscale(
 POOL = ManagedPool(
     "general",
     "exoscale",
-    mode=Mode.SHADOW,
     copy_from="workers",
     requirements=Requirements(
         types=("standard.*", "!standard.tiny"),
@@ -379,7 +377,6 @@ REFUSED: list[tuple[str, str, str, str]] = [
             ("weight: 101", "weight", "101 is out of range", "from 0 to 100"),
             ("keepEmpty: 745h", "keepEmpty", "'745h' is out of range", "to 744h"),
             ("openingFactor: 101%", "openingFactor", "'101%' is out of range", "0% to 100%"),
-            ("mode: on", "mode", "'on' is unknown", "off, shadow or active"),
             ("typesPerPool: 2", "typesPerPool", "is unknown", "policy.md lists"),
         )
     ),
