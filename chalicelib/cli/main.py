@@ -204,6 +204,12 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             ("get breaker shop", "release shop --for 20m"),
         ),
         Command(
+            "pools",
+            "pools",
+            "delete empty groups that Outscaler has made",
+            ("pools prune shop", "pools prune shop --pool general"),
+        ),
+        Command(
             "notify",
             "notify",
             "send a test notification; show open conditions, lost messages",

@@ -265,6 +265,7 @@ class GroupMemory(
     attempts: PurchaseAttempts | None = None  # of a group in several zones
     undelivered: dict[str, Undelivered] = {}  # by Part.of: what its new nodes do not have
     control: Control = Control.OWN
+    empty_since: float = 0.0  # of a group that Outscaler has made
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -508,3 +509,5 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker":
     replacements: dict[str, Replacement] = {}  # by id; failed ones until their back-off is over
     consolidation: ConsolidationMemory = ConsolidationMemory()
     released_until: float = 0.0  # set by an operator (`outscaler release`); no pass writes it
+    # managed pool -> when an operator asked to delete its empty groups; no pass writes it
+    prunes: dict[str, float] = {}

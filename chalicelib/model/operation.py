@@ -28,6 +28,7 @@ class OperationKind(StrEnum):
     DECREASE_TARGET = "shrink"  # from_size -> to_size, only instances that never arrived
     DELETE_INSTANCES = "discard"  # the named instances, which never became nodes: no drain
     RESTART_NODE = "restart"  # the named node: drained, restarted by its provider, given back
+    REMOVE_GROUP = "close"  # an empty group that Outscaler has made
 
 
 class OperationState(StrEnum):

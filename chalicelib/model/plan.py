@@ -129,6 +129,15 @@ class Restart(msgspec.Struct, frozen=True, omit_defaults=True):
     evict: tuple[str, ...] = ()
 
 
+class GroupClosing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An empty group that Outscaler has made and deletes. makes_room_for: groups that are opened in
+    its place."""
+
+    group: str
+    provider: str
+    makes_room_for: tuple[str, ...] = ()
+
+
 class Repair(
     msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}
 ):
@@ -319,6 +328,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     removals: tuple[Removal, ...] = ()
     repairs: tuple[Repair, ...] = ()
     restarts: tuple[Restart, ...] = ()
+    closings: tuple[GroupClosing, ...] = ()
     marks: tuple[TaintUpdate, ...] = ()
     paused: Reason | None = None  # what blocks all removals in this pass
     unneeded: tuple[str, ...] = ()

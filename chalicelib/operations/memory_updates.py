@@ -19,8 +19,9 @@ code reads like this table.
                      the node would be replaced
     shrink  done     the target is what it was lowered to; purchases of these nodes are over
     discard done     the target is lower by the number of deleted instances
-    shrink, discard failed   not retried for a while, each time longer; the group's
-                             other operations do not wait
+    close   done     the group is forgotten but for what it taught
+    shrink, discard, close failed   not retried for a while, each time longer; the
+                             group's other operations do not wait
 
 The end of an operation that is part of a replacement is also recorded in the replacement's row.
 
@@ -301,6 +302,20 @@ def _repaired(
     return group, None
 
 
+def _group_removed(
+    operation: Operation,  # noqa: ARG001
+    outcome: Succeeded,  # noqa: ARG001
+    options: Options,  # noqa: ARG001
+    now: float,  # noqa: ARG001
+) -> MemoryUpdate:
+    def group(memory: GroupMemory) -> GroupMemory:
+        return msgspec.structs.replace(
+            memory, empty_since=0.0, target=0, repair_failures=0, repair_after=0.0
+        )
+
+    return group, None
+
+
 def _not_repaired(
     operation: Operation,  # noqa: ARG001
     failure: Failed,
@@ -326,6 +341,7 @@ _DONE: Mapping[OperationKind, Callable[[Operation, Succeeded, Options, float], M
             OperationKind.DECREASE_TARGET: _repaired,
             OperationKind.DELETE_INSTANCES: _repaired,
             OperationKind.RESTART_NODE: _restarted,
+            OperationKind.REMOVE_GROUP: _group_removed,
         }
     )
 )
@@ -337,6 +353,7 @@ _FAILED: Mapping[OperationKind, Callable[[Operation, Failed, Options, float], Me
             OperationKind.DECREASE_TARGET: _not_repaired,
             OperationKind.DELETE_INSTANCES: _not_repaired,
             OperationKind.RESTART_NODE: _not_restarted,
+            OperationKind.REMOVE_GROUP: _not_repaired,
         }
     )
 )

@@ -50,6 +50,7 @@ from chalicelib.operations.recording import record_operation
 from chalicelib.operations.sibling_removals import Siblings
 from chalicelib.operations.step_context import NOT_STARTED, OWN, OperationDefinition, StepContext
 from chalicelib.operations.steps.evacuation import INTERRUPTED_REMOVAL
+from chalicelib.operations.steps.remove_group import REMOVE_GROUP
 from chalicelib.operations.steps.remove_nodes import DELETE_NODES
 from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCES
 from chalicelib.operations.steps.restart_node import RESTART_NODE
@@ -98,6 +99,7 @@ DEFINITIONS: Mapping[OperationKind, OperationDefinition] = MappingProxyType(
         OperationKind.DECREASE_TARGET: DECREASE_TARGET,
         OperationKind.DELETE_INSTANCES: DELETE_INSTANCES,
         OperationKind.RESTART_NODE: RESTART_NODE,
+        OperationKind.REMOVE_GROUP: REMOVE_GROUP,
     }
 )
 

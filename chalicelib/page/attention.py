@@ -396,6 +396,10 @@ _STEPS = {
         "poll": "machines are being deleted",
     },
     OperationKind.RESTART_NODE: _RESTART_STEPS,
+    OperationKind.REMOVE_GROUP: {
+        "delete": "looking whether it is empty",
+        "poll": "the group is being deleted",
+    },
 }
 
 
@@ -487,6 +491,8 @@ def _operation_text(operation: Operation, name: str) -> str:
             return f"marks of old removals are taken off machines of {name}"
         case OperationKind.DECREASE_TARGET:
             return f"the target of {name} is lowered from {spec.from_size} to {spec.to_size}"
+        case OperationKind.REMOVE_GROUP:
+            return f"the empty group {name} is deleted"
         case _:
             machines = counted(len(nodes), "machine")
             return f"{machines} of {name} that never became a node is given back"

@@ -72,6 +72,7 @@ _MARKS = {
     OperationKind.DECREASE_TARGET: "down",
     OperationKind.DELETE_INSTANCES: "down",
     OperationKind.RESTART_NODE: "",
+    OperationKind.REMOVE_GROUP: "",
 }
 
 

@@ -31,6 +31,7 @@ from chalicelib.plan.removal.removal_planner import DisruptionPlan
 from chalicelib.plan.removal.replacement_rows import with_operations
 from chalicelib.plan.scale_up.scale_up_planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.empty_groups import with_emptiness
 from chalicelib.plan.state.managed_groups import is_candidate
 from chalicelib.plan.state.node_templates import learn, stated_template
 from chalicelib.plan.state.purchase_attempts import with_purchases
@@ -107,6 +108,7 @@ def _groups(
         memory = _group(group, drains[group.id], state, scale_up)
         memory = _with_renewals(memory, group, disruption)
         memory = _with_spot(memory, group, state, scale_up)
+        memory = with_emptiness(memory, group, state.now)
         groups[group.id] = _with_attempts(memory, group, scale_up, disruption, state.now)
     return groups
 

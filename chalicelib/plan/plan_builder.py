@@ -33,11 +33,12 @@ from chalicelib.model.operation import (
     RemovalTarget,
     operation_id,
 )
-from chalicelib.model.plan import Plan, Removal, Repair, Restart, ScaleUp
+from chalicelib.model.plan import GroupClosing, Plan, Removal, Repair, Restart, ScaleUp
 from chalicelib.model.pod import Pod
 from chalicelib.model.purchases import awaited_pods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.pending_pods import PendingPods
+from chalicelib.plan.group_closings import plan_closings
 from chalicelib.plan.group_repair import compatible, kept
 from chalicelib.plan.removal.consolidation.eligibility import protected_time
 from chalicelib.plan.removal.node_disruption_budgets import unknown_pools
@@ -76,8 +77,10 @@ def build_plan(
     grown = (growth.group for growth in scale_ups)
     shrunk = (removal.group for removal in disruption.removals)
     repairs = compatible(repairs, grown, shrunk)
-    name = _plan_id(state, scale_up, disruption, repairs, seed)
-    operations = _operations(state, pending, scale_ups, disruption, repairs, name)
+    closings = plan_closings(state, scale_ups)
+    name = _plan_id(state, scale_up, disruption, repairs, seed, closings)
+    operations = tuple(_operations(state, pending, scale_ups, disruption, repairs, name))
+    operations = _after_closings(state, operations, closings, name)
     unschedulable = sorted(scale_up.unschedulable, key=attrgetter("pods"))
     ignored = sorted(pending.ignored, key=lambda pods: (pods.reason.code, pods.pods))
     candidates = Counter(state.group_of.get(node, "") for node in disruption.unneeded)
@@ -103,7 +106,8 @@ def build_plan(
         unneeded=disruption.unneeded,
         unremovable=disruption.unremovable,
         groups=tuple(groups),
-        operations=tuple(operations),
+        operations=operations,
+        closings=closings,
         rules=scale_up.rule_results.verdicts,
         headroom=scale_up.headroom.verdicts,
         health=state.health,
@@ -137,14 +141,39 @@ def _operations(
         yield _restart(state, restart, plan)
 
 
+def _after_closings(
+    state: ClusterState,
+    operations: tuple[Operation, ...],
+    closings: tuple[GroupClosing, ...],
+    plan: str,
+) -> tuple[Operation, ...]:
+    """Return the operations with those that delete groups first; what opens a group in their place
+    waits for them."""
+    before: dict[str, tuple[str, ...]] = {}  # group -> operations that must have succeeded
+    removals = []
+    for closing in closings:
+        spec = _spec(state, closing.group, OperationKind.REMOVE_GROUP, (0, 0), (), plan)
+        removals.append(_planned(spec, {}, state.now))
+        for group in closing.makes_room_for:
+            before[group] = (*before.get(group, ()), spec.id)
+    waiting = [
+        operation.with_spec(after=(*operation.spec.after, *before[operation.spec.group]))
+        if operation.spec.kind is OperationKind.SCALE_UP and operation.spec.group in before
+        else operation
+        for operation in operations
+    ]
+    return (*removals, *waiting)
+
+
 def _plan_id(
     state: ClusterState,
     scale_up: ScaleUpPlan,
     disruption: DisruptionPlan,
     repairs: tuple[Repair, ...],
     seed: int,
+    closings: tuple[GroupClosing, ...],
 ) -> str:
-    content = [
+    content: list[Any] = [
         state.snapshot.cluster,
         state.now,
         seed,
@@ -156,6 +185,8 @@ def _plan_id(
         content.append(disruption.purchases)
     if disruption.restarts:
         content.append(disruption.restarts)
+    if closings:
+        content.append(closings)
     encoded = msgspec.json.encode(content, order="deterministic")
     digest = hashlib.sha256(encoded).hexdigest()
     return f"plan-{digest[:16]}"

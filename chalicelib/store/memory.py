@@ -62,10 +62,12 @@ from chalicelib.store.tables import (
     MEMORY,
     NODES,
     OPEN,
+    PRUNES,
     REPLACEMENTS,
     BreakerOverrideRow,
     HeadRow,
     MemoryRow,
+    PruneRow,
 )
 
 LONGER_THAN_A_WRITE = LONGEST_ATTEMPT + 1.0
@@ -383,6 +385,20 @@ class Retries:
             return msgspec.structs.replace(memory, failed_removals=removals)
 
         self._patches.write(cluster, group, [], without_wait)
+
+
+class Prunes:
+    """An operator's request to delete the empty groups of managed pools (`outscaler pools prune`).
+    Loading memory reads it: Memory.prunes. A row of its own, as BreakerOverrides."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def request(self, cluster: str, pools: Iterable[str], now: float) -> None:
+        """Ask for the deletion of groups that are empty now; the last call counts."""
+        text = msgspec.json.encode(dict.fromkeys(pools, now)).decode()
+        row = PruneRow(cluster, PRUNES, text=text, expires_at=int(now) + TIDY_AFTER)
+        self._table.write(self._table.put(row))
 
 
 class BreakerOverrides:

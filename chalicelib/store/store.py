@@ -13,7 +13,7 @@ from chalicelib.store.debounce import Debounce
 from chalicelib.store.group_ownership import GroupOwnership
 from chalicelib.store.journal import KEPT, GaugeRings, Journal, NoticeRows, ShadowRows
 from chalicelib.store.leases import Leases, ScanStates
-from chalicelib.store.memory import BreakerOverrides, MemoryStore, Retries
+from chalicelib.store.memory import BreakerOverrides, MemoryStore, Prunes, Retries
 from chalicelib.store.operations import Operations
 from chalicelib.store.policies import DeploymentSettings, Pauses, Policies, PolicyMigration
 from chalicelib.store.schema_version import Schemas
@@ -67,6 +67,7 @@ class Store:
         self.pauses = Pauses(self.policy_table, clock)
         self.moving = PolicyMigration(self.table, self.policy_table)
         self.breaker_overrides = BreakerOverrides(self.table)
+        self.prunes = Prunes(self.table)
         self.group_ownership = GroupOwnership(
             self.table, clock, staging, lambda name: self.policies.current(name) is not None
         )

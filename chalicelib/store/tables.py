@@ -38,6 +38,7 @@ GROUPS, NODES, TEMPLATES, UNREGISTERED = (
 RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 REPLACEMENTS, CONSOLIDATION = "memory#replacement#", "memory#consolidation#"
 BREAKER, BREAKER_OVERRIDE = "memory#brake", "memory#release"
+PRUNES = "memory#prune"
 OPEN, ENDED = "memory#operation#", "operation#"  # operations
 STAGED, JOURNAL, POLICY, DEBOUNCE = "staged#", "journal#", "policy#", "seen#"
 COUNTERS, CARRY_OVER = "ledger", "left"
@@ -165,6 +166,13 @@ class BreakerOverrideRow(RowKey):
     """The circuit breaker is overridden until that instant."""
 
     until = InstantAttribute()
+
+
+class PruneRow(RowKey):
+    """An operator asked to delete the empty groups of these managed pools. text: JSON, pool ->
+    instant."""
+
+    text = UnicodeAttribute()
 
 
 class BlobRow(RowKey):

@@ -393,13 +393,16 @@ def _decided(plan: PlanLine) -> str:
     return "; ".join(parts)
 
 
+_SINGLE = (OperationKind.DECREASE_TARGET, OperationKind.REMOVE_GROUP)
+
+
 def _ended(operation: OperationLine, group: str) -> str:
     kept_names = [name for name, _ in operation.kept]
     targets = [name for name in operation.target_names if name not in kept_names]
     listed = some(targets, 5)
     size = "" if operation.from_size is None else f" from {operation.from_size}"
     size += "" if operation.to_size is None else f" to {operation.to_size}"
-    be = "was" if operation.kind is OperationKind.DECREASE_TARGET or len(targets) == 1 else "were"
+    be = "was" if operation.kind in _SINGLE or len(targets) == 1 else "were"
     subject, verb, participle, rest = {
         OperationKind.SCALE_UP: (group or "a group", "grow", "", size),
         OperationKind.DELETE_NODES: (
@@ -421,6 +424,7 @@ def _ended(operation: OperationLine, group: str) -> str:
             "restarted",
             f" in {group}" if group else "",
         ),
+        OperationKind.REMOVE_GROUP: (f"empty group {group}", "be deleted", "deleted", ""),
     }[operation.kind]
     if operation.kind is OperationKind.DECREASE_TARGET and operation.from_size == operation.to_size:
         subject, verb, participle, rest = (

@@ -585,7 +585,11 @@ def _growing(group: _GroupFacts, context: _RowContext) -> GroupStatus:
     return GroupStatus.of(HealthState.GROUP_GROWING, detail, since, usually=usually)
 
 
-_VERBS = {OperationKind.SCALE_UP: "grow", OperationKind.RESTART_NODE: "restart a node"}
+_VERBS = {
+    OperationKind.SCALE_UP: "grow",
+    OperationKind.RESTART_NODE: "restart a node",
+    OperationKind.REMOVE_GROUP: "be deleted",
+}
 
 
 def _steady(group: _GroupFacts, context: _RowContext) -> GroupStatus:

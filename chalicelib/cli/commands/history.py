@@ -254,6 +254,7 @@ def open_line(operation: Operation, names: Mapping[str, str], now: float) -> Lin
         OperationKind.RESTART_NODE: (
             f"{targets} of {name} {'is' if len(spec.targets) == 1 else 'are'} restarted{why}"
         ),
+        OperationKind.REMOVE_GROUP: f"the empty group {name} is deleted",
     }[spec.kind]
     if spec.kind is OperationKind.DECREASE_TARGET and spec.from_size == spec.to_size:
         text = f"marks of old removals are taken off machines of {name}"

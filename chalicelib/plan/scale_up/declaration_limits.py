@@ -17,6 +17,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.empty_groups import closable
 from chalicelib.plan.state.managed_groups import declaration_of, is_candidate, open_groups
 from chalicelib.policy.settings.managed_pools import ManagedPool
 
@@ -37,6 +38,7 @@ class DeclarationLimits:
         self.closed: set[str] = set()
         """Declarations that get no further nodes in this pass, because of `strict`."""
         self._existing = open_groups(group.group for group in state.groups.values())
+        self._closable = {name: len(closable(state, name)) for name in self.pools}
         self._planned: dict[str, dict[str, int]] = {}  # declaration -> group to open -> nodes
         for group in state.groups.values():
             if group.template is not None and group.target > 0:
@@ -67,7 +69,7 @@ class DeclarationLimits:
 
     def may_open(self, declaration: str) -> int:
         """Return how many more groups a declaration may have."""
-        existing = len(self._existing.get(declaration, ()))
+        existing = len(self._existing.get(declaration, ())) - self._closable.get(declaration, 0)
         planned = self._planned.get(declaration, {}).values()
         return max(0, self.pools[declaration].max_pools - existing - sum(map(bool, planned)))
 

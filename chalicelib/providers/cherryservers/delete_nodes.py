@@ -119,6 +119,15 @@ def cancel_delete(context: CherryContext, operation: Operation) -> bool:
     return bool(_find(context, operation, targets, servers, definition).living)
 
 
+def remove_group(context: CherryContext, operation: Operation) -> Outcome:
+    """Return that a group without servers is gone: the vendor has no groups. Raises
+    ProviderError."""
+    definition = context.definition(operation.spec.group)
+    if context.servers(definition).counted(definition):
+        return Failed(Conflict.__name__, f"pool {operation.spec.group} has servers")
+    return Succeeded({"deleted": operation.spec.group})
+
+
 def restart(context: CherryContext, operation: Operation) -> Outcome:
     """Reboot the one target, once; raises ProviderError. The vendor says no more than
     that it has taken the request, so one whose answer was lost counts as taken: a node

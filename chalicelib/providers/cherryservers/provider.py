@@ -16,7 +16,12 @@ from chalicelib.providers.cherryservers import node_groups
 from chalicelib.providers.cherryservers.api import open_api
 from chalicelib.providers.cherryservers.catalogue import CURRENCY, read_catalogue
 from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
-from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes, restart
+from chalicelib.providers.cherryservers.delete_nodes import (
+    cancel_delete,
+    delete_nodes,
+    remove_group,
+    restart,
+)
 from chalicelib.providers.cherryservers.instances import CherryContext, DeletedServers, lister
 from chalicelib.providers.cherryservers.managed_groups import source_of
 from chalicelib.providers.cherryservers.scale_up import decrease_target, has_requested, scale_up
@@ -37,6 +42,7 @@ class CherryServers(BaseProvider[CherryContext]):
     delete_nodes = change(delete_nodes)
     decrease_target = change(decrease_target)
     restart = change(restart)
+    remove_group = change(remove_group)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 

@@ -16,6 +16,7 @@ from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import PRICE_LIST, ExoscaleApi
 from chalicelib.providers.exoscale.catalogue import catalogue_currency, read_catalogue
+from chalicelib.providers.exoscale.closing import remove_group
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
 from chalicelib.providers.exoscale.delete_nodes import (
     cancel_delete,
@@ -90,6 +91,7 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     delete_together = joint_change(delete_together)
     decrease_target = change(decrease_target)
     restart = change(restart)
+    remove_group = change(remove_group)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 

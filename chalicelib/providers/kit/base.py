@@ -160,6 +160,11 @@ class PoolMaker(Protocol):
         """Read the stored catalogue again if it is due; return whether there was none before.
         buying: machines of it are bought now. Raises ProviderError."""
 
+    def remove_group(self, operation: Operation) -> Outcome:
+        """Delete the group of the operation at the vendor if it has no machine and none is
+        requested; idempotent. Done where the vendor has no such group. Failed with Conflict, and
+        nothing is deleted, for a group that has machines. Raises ProviderError."""
+
 
 @runtime_checkable
 class QuotaReader(Protocol):
@@ -237,10 +242,14 @@ class BaseProvider(Generic[C]):
                 return self.poll_scale_up(operation)
             case OperationKind.DECREASE_TARGET:
                 return self.decrease_target(operation)
-            case OperationKind.RESTART_NODE:  # never a deletion, whatever the vendor's class has
-                if isinstance(self, NodeRestarter):
-                    return self.restart(operation)
-                return Failed("InvalidRequest", f"{self.name} cannot restart a node")
+            case OperationKind.RESTART_NODE if isinstance(self, NodeRestarter):
+                return self.restart(operation)
+            case OperationKind.REMOVE_GROUP if isinstance(self, PoolMaker):
+                return self.remove_group(operation)
+            case OperationKind.RESTART_NODE | OperationKind.REMOVE_GROUP as kind:
+                # never a deletion of nodes, whatever the vendor's class has
+                change = "restart a node" if kind is OperationKind.RESTART_NODE else "delete groups"
+                return Failed("InvalidRequest", f"{self.name} cannot {change}")
         return self.delete_nodes(operation)
 
     def failure(self, error: BadInput | ProviderError) -> Failed:

@@ -1,0 +1,71 @@
+"""Groups of managed pools that have no machine: since when, and which of them may be deleted."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.memory import GroupMemory
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.managed_groups import declaration_of
+from chalicelib.policy.settings.managed_pools import ManagedPool
+
+KEPT_BY_VENDOR = frozenset({"exoscale"})
+"""Providers whose empty groups stay if a declaration says nothing: the vendor would delete the
+machines of a group that has some again."""
+_GONE = ManagedPool("", "")
+"""Stands for a declaration that is gone."""
+
+
+def pool_of(declaration: str, state: ClusterState) -> ManagedPool:
+    """Return a declaration by its name, the usual one for one that is gone."""
+    pools = {pool.name: pool for pool in state.policy.managed_pools}
+    return pools.get(declaration, _GONE)
+
+
+def is_empty(group: NodeGroupState) -> bool:
+    """Return whether a group that Outscaler has made has no machine and gets none."""
+    managed = group.group.managed
+    is_known = managed is not None and managed.exists and not group.group.error
+    return is_known and not (group.target or group.nodes or group.group.instances or group.growing)
+
+
+def may_be_closed(group: NodeGroupState, state: ClusterState) -> bool:
+    """Return whether nothing stands against the deletion of an empty group: an operation, or a
+    failure that is not long ago."""
+    memory = group.memory
+    has_work = any(
+        operation.is_open and operation.spec.group == group.id
+        for operation in state.memory.operations
+    )
+    return bool(memory.empty_since) and memory.repair_after <= state.now and not has_work
+
+
+def deletes_empty(pool: ManagedPool, provider: str) -> bool:
+    """Return whether a declaration's empty groups are deleted after a time."""
+    return pool.delete_empty if pool.delete_empty is not None else provider not in KEPT_BY_VENDOR
+
+
+def closable(state: ClusterState, declaration: str) -> list[NodeGroupState]:
+    """Return the empty groups of a declaration whose place a new group may take, the longest empty
+    first. Where the vendor has no safe deletion, only those that were empty for keepEmpty."""
+    pool = pool_of(declaration, state)
+    groups = [
+        group
+        for group in state.groups.values()
+        if declaration_of(group.group) == declaration
+        and is_empty(group)
+        and may_be_closed(group, state)
+        and (
+            deletes_empty(pool, group.group.provider)
+            or state.now - group.memory.empty_since >= pool.keep_empty
+        )
+    ]
+    return sorted(groups, key=lambda group: (group.memory.empty_since, group.id))
+
+
+def with_emptiness(memory: GroupMemory, group: NodeGroupState, now: float) -> GroupMemory:
+    """Return a group's memory with the instant since which it is empty, 0.0 if it is not."""
+    since = (memory.empty_since or now) if is_empty(group) else 0.0
+    if since == memory.empty_since:
+        return memory
+    return msgspec.structs.replace(memory, empty_since=since)
