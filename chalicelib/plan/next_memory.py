@@ -7,7 +7,7 @@ could not check is kept. See docs/reference/node-groups.md "State across passes"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from chalicelib.model.memory import (
     DrainedOwner,
     GroupMemory,
     InterruptionRisk,
+    JoinStatistics,
     LearntTemplate,
     Memory,
     NodeMemory,
@@ -43,6 +44,7 @@ _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen
 
 
+_BLANK = GroupMemory()
 NOTHING = Memory().consolidation
 """msgspec omits a default by its identity."""
 MOST_OWNERS = 5_000
@@ -103,7 +105,7 @@ def _groups(
     drains = next_drains(state, scale_up.scale_ups, disruption.removals)
     bought = {growth.group for growth in (*scale_up.scale_ups, *disruption.purchases)}
     for group in state.groups.values():
-        if is_candidate(group.group) and group.id not in before and group.id not in bought:
+        if is_candidate(group.group) and group.id not in bought and _is_blank(before, group.id):
             continue  # there may be thousands, and nothing is known of them
         memory = _group(group, drains[group.id], state, scale_up)
         memory = _with_renewals(memory, group, disruption)
@@ -111,6 +113,14 @@ def _groups(
         memory = with_emptiness(memory, group, state.now)
         groups[group.id] = _with_attempts(memory, group, scale_up, disruption, state.now)
     return groups
+
+
+def _is_blank(memories: Mapping[str, GroupMemory], group: str) -> bool:
+    """Return whether nothing is remembered of a group."""
+    memory = memories.get(group, _BLANK)
+    if memory.joins not in (None, JoinStatistics()):
+        return False
+    return msgspec.structs.replace(memory, joins=None) == _BLANK
 
 
 def _with_renewals(

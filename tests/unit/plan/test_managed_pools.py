@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.plan import Plan
 from chalicelib.policy.settings.managed_pools import (
     ManagedPool,
     Market,
@@ -14,8 +16,9 @@ from chalicelib.policy.settings.managed_pools import (
     PoolLimits,
     Requirements,
 )
-from tests.builders import ZONE, even, having, near
-from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entries, entry
+from chalicelib.policy.settings.schedules import Schedule
+from tests.builders import NOW, ZONE, even, having, near
+from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entries, entry, title
 
 
 def pool(**fields: Any) -> ManagedPool:
@@ -230,3 +233,101 @@ def test_pool_30_pods_apart_by_host_get_the_cheapest_machines() -> None:
     case.waiting(3, 1, 1, labels={"app": "web"}, pod_anti_affinity=(apart,))
     plan, _ = case.decided()
     assert case.bought(plan) == {"s2": 3}
+
+
+def empty_groups(*since: float, **fields: Any) -> tuple[OfferedCluster, Memory]:
+    """Open groups s2 and c4 without nodes, empty since so many seconds."""
+    case = OfferedCluster(pool(**fields)).opened("s2").opened("c4")
+    names = {title(group): group.id for group in case.groups_of_pools()[0]}
+    groups = {
+        names[kind]: GroupMemory(empty_since=NOW - seconds, first_seen=NOW - 9000)
+        for kind, seconds in zip(("s2", "c4"), since, strict=True)
+    }
+    return case, Memory(groups=groups)
+
+
+def closed(case: OfferedCluster, plan: Plan) -> list[str]:
+    titles = {group.id: title(group) for group in case.groups_of_pools()[0]}
+    return [titles[closing.group] for closing in plan.closings]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(3540.0, []), (3600.0, ["s2"])], ids=["59m", "1h"]
+)
+def test_pool_43_an_empty_group_is_deleted_after_keep_empty(
+    seconds: float, expected: list[str]
+) -> None:
+    case, memory = empty_groups(seconds, 60.0)
+    plan, after = case.decided(memory)
+    assert closed(case, plan) == expected
+    assert {op.spec.kind.value for op in plan.operations} == ({"close"} if expected else set())
+    assert sorted(group.empty_since for group in after.groups.values()) == [NOW - seconds, NOW - 60]
+
+
+def test_pool_43_an_empty_group_that_pods_need_is_used_and_stays() -> None:
+    case, memory = empty_groups(7200.0, 60.0)
+    plan, _ = case.waiting(2, 1, 4).decided(memory)
+    assert case.bought(plan) == {"s2": 1}
+    assert closed(case, plan) == []
+
+
+def test_empty_groups_stay_where_a_declaration_says_so_until_an_operator_asks() -> None:
+    case, memory = empty_groups(7200.0, 60.0, delete_empty=False)
+    assert closed(case, case.decided(memory)[0]) == []
+    asked = msgspec.structs.replace(memory, prunes={"general": NOW - 30})
+    assert sorted(closed(case, case.decided(asked)[0])) == ["c4", "s2"]
+    earlier = msgspec.structs.replace(memory, prunes={"general": NOW - 600})
+    assert closed(case, case.decided(earlier)[0]) == ["s2"]
+
+
+def test_pool_46_the_longest_empty_group_makes_room_for_a_new_one() -> None:
+    case, memory = empty_groups(300.0, 200.0, max_pools=2)
+    plan, _ = case.waiting(4, 1, 8).decided(memory)
+    assert case.bought(plan) == {"r4": 1}
+    assert closed(case, plan) == ["s2"]
+    close, grow = plan.operations
+    assert grow.spec.after == (close.spec.id,)
+
+
+def test_pool_64_without_safe_deletion_only_groups_empty_for_long_make_room() -> None:
+    young, memory = empty_groups(300.0, 200.0, max_pools=2, delete_empty=False)
+    plan, _ = young.waiting(4, 1, 8).decided(memory)
+    assert (young.bought(plan), closed(young, plan)) == ({"s2": 4}, [])
+    old, memory = empty_groups(3700.0, 200.0, max_pools=2, delete_empty=False)
+    plan, _ = old.waiting(4, 1, 8).decided(memory)
+    assert (old.bought(plan), closed(old, plan)) == ({"r4": 1}, ["s2"])
+
+
+def test_deletion_that_failed_is_repeated_only_after_its_back_off() -> None:
+    case, memory = empty_groups(7200.0, 60.0)
+    groups = {
+        name: msgspec.structs.replace(group, repair_after=NOW + 1, repair_failures=1)
+        for name, group in memory.groups.items()
+    }
+    waiting = msgspec.structs.replace(memory, groups=groups)
+    assert closed(case, case.decided(waiting)[0]) == []
+
+
+def test_candidates_that_nothing_is_known_of_leave_no_memory() -> None:
+    case = OfferedCluster(catalogue=entries("z1")).waiting(8, 1, 4)
+    plan, after = case.decided()
+    assert len(plan.scale_ups) == 1
+    assert list(after.groups) == [plan.scale_ups[0].group]
+    assert [verdict.group for verdict in plan.groups] == []
+
+
+def test_pool_11_a_candidate_in_back_off_is_replaced_by_the_next() -> None:
+    types = entry("s4"), entry("x", price=0.20)
+    case = OfferedCluster(catalogue=types).waiting(4, 1, 4)
+    names = {title(group): group.id for group in case.groups_of_pools()[1]}
+    failed = Backoff(300.0, NOW + 300, NOW - 1, cls="OutOfStock")
+    memory = Memory(groups={names["s4"]: GroupMemory(backoff=failed)})
+    plan, _ = case.decided(memory)
+    assert case.bought(plan) == {"x": 1}
+
+
+def test_schedules_with_a_minimum_for_all_groups_leave_managed_groups_alone() -> None:
+    case, memory = empty_groups(60.0, 60.0)
+    case.policy["schedules"] = (Schedule("day", "* * * * *", 120.0, min=3),)
+    plan, _ = case.decided(memory)
+    assert plan.scale_ups == ()
