@@ -18,6 +18,7 @@ from chalicelib.policy.settings.managed_pools import (
 )
 from chalicelib.policy.settings.schedules import Schedule
 from tests.builders import NOW, ZONE, even, having, near
+from tests.unit.plan.consolidation_fixture import policy
 from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entries, entry, title
 
 
@@ -331,3 +332,27 @@ def test_schedules_with_a_minimum_for_all_groups_leave_managed_groups_alone() ->
     case.policy["schedules"] = (Schedule("day", "* * * * *", 120.0, min=3),)
     plan, _ = case.decided(memory)
     assert plan.scale_ups == ()
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.02])
+def test_pool_59_consolidation_opens_a_cheaper_group(factor: float) -> None:
+    case = OfferedCluster(pool(opening_factor=factor)).opened("s8", 1)
+    (large,) = case.groups_of_pools()[2]
+    case.running(large.name, 4, "1", "4Gi", owner="web")
+    case.policy |= consolidating(min_savings=0.10, aggressiveness=2.0)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 1}
+    assert plan.consolidation is not None
+    (move,) = plan.consolidation.moves
+    assert move.nodes == (large.name,)
+    assert move.saves == 0.21
+    assert move.gain == (0.01 if not factor else 0.0062)
+
+
+def consolidating(**settings: Any) -> dict[str, Any]:
+    """Fields of a policy that consolidates at once."""
+    fields = policy(**settings)
+    return {
+        "consolidation": fields.consolidation,
+        "disruption_budgets": fields.disruption_budgets,
+    }

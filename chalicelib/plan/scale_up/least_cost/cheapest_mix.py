@@ -112,19 +112,20 @@ def _generated_mixes(
         rounds=max(30, min(120, 7200 // offers)),
         keep=max(2, min(8, 240 // offers)),
         tries=2,
-        enough=relaxed.bound * _CLOSE,
+        # the bound without what pods cost that have no place in any mix
+        enough=relaxed.bound + (_CLOSE - 1) * (relaxed.bound % LEFT),
     )
     prices = generate(master, pricer, problem.cap, effort, stop, relaxed.value)
     mixes = [dive(master, pricer, prices, relaxed.scarce, stop)]
     total = sum(load.nodes for load in mixes[0])
     for _ in range(min(_DIVES, _NODES // max(1, total))):
-        if stop() or _best_cost(problem, mixes) <= prices.total * _NEAR:
+        if stop() or _is_near(problem, mixes, prices.total):
             return mixes
         prices = generate(master, pricer, problem.cap, _AGAIN, stop)
         mixes.append(dive(master, pricer, prices, relaxed.scarce, stop))
-    cost = _best_cost(problem, mixes)
-    if total > FEW or cost <= prices.total * _NEAR or stop():
+    if total > FEW or _is_near(problem, mixes, prices.total) or stop():
         return mixes
+    cost = _best_cost(problem, mixes)
     prices = master.solve()
     master.add(
         pricer.loads(
@@ -133,10 +134,17 @@ def _generated_mixes(
             problem.cap,
             keep=_MORE,
             tries=2,
-            gain=prices.total / cost - 1,
+            loss=cost - prices.total,
         )
     )
     return [*mixes, best_integer_mix(master, prices, cost)]
+
+
+def _is_near(problem: Problem, mixes: Sequence[Sequence[Load]], bound: float) -> bool:
+    """Return whether the best mix costs hardly more than the bound. An unplaced pod costs as much
+    as very many nodes, so the difference is compared with the price of the nodes alone."""
+    unplaced, price = min(worth(problem, loads) for loads in mixes)
+    return price + unplaced * LEFT - bound <= (_NEAR - 1) * price
 
 
 def _best_cost(problem: Problem, mixes: Sequence[Sequence[Load]]) -> float:

@@ -144,14 +144,15 @@ class Pricer:
         self._ideas[: _IDEAS // 2] = 1.0
 
     def loads(
-        self, value: Floats, cost: Floats, cap: Ints, keep: int, tries: int, gain: float = GAIN
+        self, value: Floats, cost: Floats, cap: Ints, keep: int, tries: int, loss: float = 0.0
     ) -> list[Load]:
         """Return loads whose value exceeds their cost by the required share, at most
         `keep` per offer, best first.
 
         value [A]: of a pod; cost [G]; cap [G,A]: most pods on a node; tries: how
-        often the best are improved.
+        often the best are improved. loss: by which a load's value may be below its cost instead.
         """
+        least = -loss / cost if loss else np.full(len(cost), GAIN)
         counter = ColumnCounter(self.problem, value, cap, self.scarce)
         offers = np.flatnonzero(counter.cap.any(axis=1))
         step = max(1, _AT_ONCE // (_LANES * max(1, counter.asks.shape[1])))
@@ -164,8 +165,8 @@ class Pricer:
                 which, pods = self._again(counter, which[top], pods[top])
                 over = _gains(counter, which, pods, cost)
             for at in _best_lanes(which, pods, over, keep):
-                if over[at] > gain:
-                    offer = int(which[at])
+                offer = int(which[at])
+                if over[at] > least[offer]:
                     whole = np.zeros(len(value), dtype=np.int64)
                     whole[counter.asks[offer]] = pods[at]
                     chosen.append((float(over[at]), Load(offer, whole, 1)))
