@@ -73,6 +73,20 @@ def _machines_are_chosen_by_cost(partial: PartialPolicy, diagnostics: Diagnostic
     )
 
 
+def _marks_differ(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Refuse names that marks of groups could not tell apart."""
+    first: dict[str, str] = {}
+    for index, pool in enumerate(managed_pools(partial)):
+        name = pool.get("name", "")
+        earlier = first.setdefault(short_declaration(name), name) if name else name
+        if earlier != name:
+            diagnostics.problem(
+                (*_POOLS, index, "name"),
+                f"begins with the same 16 characters as {quote(earlier)}",
+                "give it another name",
+            )
+
+
 def _copied_group_is_made_by_hand(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     for path, pool in _pools_of(partial, *_SUPPORTED):
         name = pool.get("copy_from", "")
@@ -100,6 +114,8 @@ def _spot_machines_exist(partial: PartialPolicy, diagnostics: Diagnostics) -> No
 _MEANINGLESS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "cherryservers": {
         "disk": ("cherryservers has no choice of disk", "take it out"),
+        "keep_empty": ("groups of cherryservers end with their last server", "take it out"),
+        "delete_empty": ("groups of cherryservers end with their last server", "take it out"),
         "labels": (
             "the nodes of cherryservers get labels from their cloud-init",
             "write them there",
@@ -110,7 +126,7 @@ _MEANINGLESS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
     }
 }
-"""Provider -> keys that mean nothing there -> problem and remedy."""
+"""Provider -> attributes of keys that mean nothing there -> problem and remedy."""
 
 
 def _keys_mean_something(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
@@ -118,7 +134,12 @@ def _keys_mean_something(partial: PartialPolicy, diagnostics: Diagnostics) -> No
         for path, pool in _pools_of(partial, provider):
             for key in refused:
                 if key in pool:
-                    diagnostics.problem((*path, key), *refused[key])
+                    diagnostics.problem((*path, _camel(key)), *refused[key])
+
+
+def _camel(attribute: str) -> str:
+    first, *others = attribute.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _labels_are_free(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
@@ -231,6 +252,7 @@ def _schedules_set_no_minimum(partial: PartialPolicy, diagnostics: Diagnostics) 
 MANAGED_POOL_CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _provider_makes_groups,
     _machines_are_chosen_by_cost,
+    _marks_differ,
     _nodepool_is_named,
     _copied_group_is_made_by_hand,
     _definition_exists,

@@ -9,9 +9,6 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.managed_groups import declaration_of
 from chalicelib.policy.settings.managed_pools import ManagedPool
 
-KEPT_BY_VENDOR = frozenset({"exoscale"})
-"""Providers whose empty groups stay if a declaration says nothing: the vendor would delete the
-machines of a group that has some again."""
 _GONE = ManagedPool("", "")
 """Stands for a declaration that is gone."""
 
@@ -40,14 +37,9 @@ def may_be_closed(group: NodeGroupState, state: ClusterState) -> bool:
     return bool(memory.empty_since) and memory.repair_after <= state.now and not has_work
 
 
-def deletes_empty(pool: ManagedPool, provider: str) -> bool:
-    """Return whether a declaration's empty groups are deleted after a time."""
-    return pool.delete_empty if pool.delete_empty is not None else provider not in KEPT_BY_VENDOR
-
-
 def closable(state: ClusterState, declaration: str) -> list[NodeGroupState]:
     """Return the empty groups of a declaration whose place a new group may take, the longest empty
-    first. Where the vendor has no safe deletion, only those that were empty for keepEmpty."""
+    first. Without deleteEmpty only those that were empty for keepEmpty."""
     pool = pool_of(declaration, state)
     groups = [
         group
@@ -55,10 +47,7 @@ def closable(state: ClusterState, declaration: str) -> list[NodeGroupState]:
         if declaration_of(group.group) == declaration
         and is_empty(group)
         and may_be_closed(group, state)
-        and (
-            deletes_empty(pool, group.group.provider)
-            or state.now - group.memory.empty_since >= pool.keep_empty
-        )
+        and (pool.delete_empty or state.now - group.memory.empty_since >= pool.keep_empty)
     ]
     return sorted(groups, key=lambda group: (group.memory.empty_since, group.id))
 

@@ -200,8 +200,7 @@ class MaxShare(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class ManagedPool(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One declaration. copy_from: "" stands for cherryservers' default definition. opening_factor:
-    part of a price; keep_empty: seconds; disk: GiB, 0 for that of copy_from. delete_empty: None for
-    the vendor's usual one."""
+    part of a price; keep_empty: seconds; disk: GiB, 0 for that of copy_from."""
 
     name: Annotated[
         str,
@@ -248,14 +247,16 @@ class ManagedPool(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
         "So much cheaper must nodes be that need a new group.",
     ] = 0.02
     keep_empty: Annotated[
-        float, duration(0.0, MONTH), "An empty group is deleted after so long, up to 744h."
+        float,
+        duration(0.0, MONTH),
+        "An empty group is deleted after so long, up to 744h. Not for cherryservers.",
     ] = 3600.0
     delete_empty: Annotated[
-        bool | None,
+        bool,
         BOOLEAN,
-        "false: empty groups stay until their place is needed. If not given: false for exoscale, "
-        "true for cherryservers.",
-    ] = None
+        "Whether empty groups are deleted. exoscale deletes the machines of a group with it. "
+        "Not for cherryservers.",
+    ] = False
     min_types: Annotated[
         int, whole(1, MOST_TYPES), "Nodes are spread over at least so many types."
     ] = 1

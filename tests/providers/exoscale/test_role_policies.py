@@ -100,6 +100,22 @@ def everything(bench: ExoscaleFixture) -> list[LoggedOperation]:
     return bench.look()
 
 
+READS = operations("iam-observe") - {"list-instance-types"}
+CREATES = {"create-sks-nodepool", "delete-sks-nodepool"}
+
+
+def test_only_the_role_for_managed_pools_may_create_and_delete() -> None:
+    managed = operations("iam-sks-managed-pools")
+    assert managed == operations("iam-sks") | CREATES | {"list-instance-types"}
+    for name in (*OURS, *UPSTREAMS, "iam-observe"):
+        assert not operations(name) & CREATES
+
+
+def test_role_of_passes_reads_all_that_other_roles_read_and_changes_nothing() -> None:
+    changes = {"scale-sks-nodepool", "evict-sks-nodepool-members", "reboot-instance"}
+    assert operations("iam-sks") - changes == READS
+
+
 @pytest.fixture(params=sorted(OURS))
 def named(request: pytest.FixtureRequest) -> str:
     name: str = request.param

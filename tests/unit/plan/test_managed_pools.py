@@ -238,7 +238,7 @@ def test_pool_30_pods_apart_by_host_get_the_cheapest_machines() -> None:
 
 def empty_groups(*since: float, **fields: Any) -> tuple[OfferedCluster, Memory]:
     """Open groups s2 and c4 without nodes, empty since so many seconds."""
-    case = OfferedCluster(pool(**fields)).opened("s2").opened("c4")
+    case = OfferedCluster(pool(**{"delete_empty": True} | fields)).opened("s2").opened("c4")
     names = {title(group): group.id for group in case.groups_of_pools()[0]}
     groups = {
         names[kind]: GroupMemory(empty_since=NOW - seconds, first_seen=NOW - 9000)

@@ -381,6 +381,21 @@ REFUSED: list[tuple[str, str, str, str]] = [
         )
     ),
     (
+        pools(
+            of_exoscale().replace("general", "workers-of-team-a"),
+            of_exoscale().replace("general", "workers-of-team-b"),
+        ),
+        "p.yaml:9: spec.managedPools[1].name",
+        "begins with the same 16 characters as 'workers-of-team-a'",
+        "give it another name",
+    ),
+    (
+        pools(of_cherry("deleteEmpty: true")),
+        "p.yaml:9: spec.managedPools[0].deleteEmpty",
+        "groups of cherryservers end with their last server",
+        "take it out",
+    ),
+    (
         pools(of_exoscale().replace("general", "General")),
         "p.yaml:9: spec.managedPools[0].name",
         "'General' is not a name of small letters",
