@@ -50,9 +50,8 @@ from chalicelib.operations.recording import record_operation
 from chalicelib.operations.sibling_removals import Siblings
 from chalicelib.operations.step_context import NOT_STARTED, OWN, OperationDefinition, StepContext
 from chalicelib.operations.steps.evacuation import INTERRUPTED_REMOVAL
-from chalicelib.operations.steps.remove_group import REMOVE_GROUP
 from chalicelib.operations.steps.remove_nodes import DELETE_NODES
-from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCES
+from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCES, REMOVE_GROUP
 from chalicelib.operations.steps.restart_node import RESTART_NODE
 from chalicelib.operations.steps.scale_up import NOT_NEEDED, SCALE_UP
 from chalicelib.operations.waiting import outcome_of_error, reset_error_count

@@ -1,12 +1,16 @@
 """Reads the cluster for a pass, in the way that the policy asks for: changes since an
 earlier pass, or everything.
 
+The vendors' catalogues for managed pools are read at the end of a pass, after its plan has been
+sent: a pass decides with what an earlier one has read, and never waits for a list of types.
+
 With `verify` a pass that has read changes compares its lists with those that the server gives of
 the same versions. A difference is reported, and everything is read again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,10 +20,14 @@ from chalicelib.cluster.errors import ClusterError
 from chalicelib.cluster.live_cluster import KeptLists, Observe, ReadResult, read_live_cluster
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import ObservedGroups, Snapshot
+from chalicelib.plan.state.managed_groups import declaration_of
 from chalicelib.policy.horizontal_node_autoscaler import obeyed
 from chalicelib.policy.settings.cluster_policy import ClusterReading, Policy
+from chalicelib.providers.kit.base import PoolMaker, Provider
+from chalicelib.providers.kit.errors import ProviderError
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.pass_footprint import GROWN
@@ -205,3 +213,24 @@ def _read(
         report=results.append,
         check=lambda: runtime.memory_usage.check(runtime.memory_size),
     )
+
+
+def refresh_catalogues(
+    cluster: str, providers: Sequence[Provider], snapshot: Snapshot, plan: Plan
+) -> bool:
+    """Read the catalogues that are due; return whether one has become known, so that another pass
+    can plan with it. Raises nothing: without a catalogue nothing is opened."""
+    wanted = {selection.provider for selection in snapshot.selections}
+    groups = {group.id: group for group in (*snapshot.groups, *snapshot.candidates)}
+    buying = {growth.provider for growth in plan.scale_ups if declaration_of(groups[growth.group])}
+    has_new = False
+    for provider in providers:
+        if provider.name not in wanted or not isinstance(provider, PoolMaker):
+            continue
+        try:
+            is_new = provider.refresh_catalogue(buying=provider.name in buying)
+        except ProviderError as error:
+            logger.warning("catalogue not read", cluster=cluster, **failure(error))
+            continue
+        has_new = has_new or is_new
+    return has_new

@@ -42,8 +42,12 @@ from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.executor import send_first
 from chalicelib.passes import soft_taints
-from chalicelib.passes.catalogues import refresh_catalogues
-from chalicelib.passes.cluster_reading import connected, observe, share_lists
+from chalicelib.passes.cluster_reading import (
+    connected,
+    observe,
+    refresh_catalogues,
+    share_lists,
+)
 from chalicelib.passes.foreign_groups import claimed_elsewhere, without_groups
 from chalicelib.passes.lease_renewal import LEASE_FOR, HeldLease, in_thread, renewed
 from chalicelib.passes.leaving import is_left, leave, take_back

@@ -1,7 +1,7 @@
 """The operations of repairs (plan/group_repair.py): deletes instances that never registered as
 nodes, and decreases a target by instances that were never created (docs/reference/node-groups.md
-"Unregistered instances"). Nothing has to be drained, and only what was requested from the vendor
-has to be rolled back.
+"Unregistered instances"); and deletes empty groups that Outscaler has made. Nothing has to be
+drained, and only what was requested from the vendor has to be rolled back.
 
 An instance may have registered since its deletion was planned. It is then kept, together with all
 other instances of the operation, and the next pass decides which of them are still to be deleted.
@@ -26,6 +26,7 @@ from chalicelib.operations.step_context import (
 )
 from chalicelib.operations.steps.scale_up import poll
 from chalicelib.operations.waiting import RETRIED
+from chalicelib.providers.kit.base import PoolMaker
 from chalicelib.providers.kit.errors import ProviderError
 
 _FAILURE = f"{OWN}failure"
@@ -89,6 +90,17 @@ def release(operation: Operation, context: StepContext, now: float) -> Outcome: 
     return Succeeded({"removed": len(operation.spec.targets)})
 
 
+def delete_group(operation: Operation, context: StepContext, now: float) -> Outcome:  # noqa: ARG001 - a step
+    """Look whether the group is still empty, and delete it; the provider says when to look
+    again."""
+    provider = context.provider()
+    if not isinstance(provider, PoolMaker):
+        return Failed("InvalidRequest", f"{provider.name} deletes no groups")
+    outcome = from_provider(operation, provider.remove_group(for_provider(operation)))
+    context.checkpoint("close:called")
+    return outcome
+
+
 DECREASE_TARGET = OperationDefinition(steps=(("lower", decrease_target), ("poll", poll)))
 DELETE_INSTANCES = OperationDefinition(
     steps=(("delete", delete_instances), ("poll", poll_deletion), ("release", release)),
@@ -96,3 +108,4 @@ DELETE_INSTANCES = OperationDefinition(
     timed_steps=frozenset({"release"}),
     irreversible_steps=frozenset({"poll", "release"}),
 )
+REMOVE_GROUP = OperationDefinition(steps=(("delete", delete_group), ("poll", delete_group)))

@@ -26,15 +26,15 @@ from chalicelib.providers.cherryservers.decoding import (
 from chalicelib.providers.cherryservers.definition_reader import Definitions
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.kit.errors import InvalidRequest
-from chalicelib.providers.kit.managed_pools import ManagedPools, Source
+from chalicelib.providers.kit.managed_pools import CopySource, ManagedPools
 
 NAME_TAKEN = "NameTaken"
 """Code of an error: what has the name of an own group does not bear its mark."""
-_NOTHING = MachineChoice("", "none", "none")
+_NOTHING = MachineChoice("", "none", "none", Market.ON_DEMAND.value)
 _MIB = 2**20
 
 
-def source_of(definitions: Definitions, pool: ManagedPool) -> Source:
+def source_of(definitions: Definitions, pool: ManagedPool) -> CopySource:
     """Return what a declaration copies from a definition. Raises BadInput, which affects all
     definitions."""
     try:
@@ -42,10 +42,10 @@ def source_of(definitions: Definitions, pool: ManagedPool) -> Source:
         # what is wrong with the definition is wrong with each group that copies it
         example = definitions.of_choice(f"{PREFIX}example", section, _NOTHING)
     except BadInput as mistake:
-        return Source(problem=str(mistake).splitlines()[0])
+        return CopySource(problem=str(mistake).splitlines()[0])
     region = definitions.region(section)
     disk = example.os_partition_size
-    return Source({"diskSize": disk} if disk else {}, (region,) if region else ())
+    return CopySource({"diskSize": disk} if disk else {}, (region,) if region else ())
 
 
 def managed_definition(definitions: Definitions, pools: ManagedPools, group: str) -> Definition:

@@ -159,7 +159,9 @@ class ExoscaleApi:
     def scale_pool(self, pool: str, size: int) -> Work:
         """Set the size of a standalone Instance Pool; for a smaller size the vendor chooses
         the instances to delete."""
-        return self._put(f"{_pool_path(pool)}:scale", {"size": _checked_size(size)}, safe=True)
+        body = {"size": _checked_size(size)}
+        call = self._change("PUT", f"{_pool_path(pool)}:scale", body, safe=True)
+        return decoding.read_change(self._rest.send(call))
 
     def evict_pool(self, pool: str, instances: Sequence[str]) -> Work:
         """Remove these members from a standalone Instance Pool and destroy them; its
@@ -168,9 +170,9 @@ class ExoscaleApi:
 
     def scale_nodepool(self, cluster: str, nodepool: str, size: int) -> Work:
         """Like scale_pool, for a Nodepool, whose hidden pool belongs to SKS."""
-        return self._put(
-            f"{_nodepool_path(cluster, nodepool)}:scale", {"size": _checked_size(size)}, safe=True
-        )
+        path, body = _nodepool_path(cluster, nodepool), {"size": _checked_size(size)}
+        call = self._change("PUT", f"{path}:scale", body, safe=True)
+        return decoding.read_change(self._rest.send(call))
 
     def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
         """Like evict_pool, for a Nodepool."""
@@ -185,17 +187,19 @@ class ExoscaleApi:
         for reference in nodepool.references:
             checked(reference.id, "object that the Nodepool names")
         path = f"/sks-cluster/{checked(cluster_id, 'SKS cluster')}/nodepool"
-        return self._change("POST", path, msgspec.json.encode(nodepool), safe=False)
+        return decoding.read_change(self._rest.send(self._change("POST", path, nodepool)))
 
     def delete_nodepool(self, cluster_id: str, nodepool_id: str) -> Work:
         """Delete a Nodepool with all instances that it has by then; the vendor takes no condition.
         Sent once: after Transient the caller reads whether it still exists. Raises NotFound if it
         does not."""
-        return self._change("DELETE", _nodepool_path(cluster_id, nodepool_id), b"", safe=False)
+        call = self._change("DELETE", _nodepool_path(cluster_id, nodepool_id))
+        return decoding.read_change(self._rest.send(call))
 
     def reboot(self, instance: str) -> Work:
         """Restart an instance; not repeated automatically."""
-        return self._put(f"/instance/{checked(instance, 'instance')}:reboot", None, safe=False)
+        call = self._change("PUT", f"/instance/{checked(instance, 'instance')}:reboot")
+        return decoding.read_change(self._rest.send(call))
 
     # -- transport
 
@@ -203,7 +207,8 @@ class ExoscaleApi:
         ids = list(dict.fromkeys(checked(name, "instance") for name in instances))
         if not ids:
             raise InvalidRequest("there is no instance to evict", code="Id")
-        return self._put(f"{path}:evict", {"instances": ids}, safe=False)
+        call = self._change("PUT", f"{path}:evict", {"instances": ids})
+        return decoding.read_change(self._rest.send(call))
 
     def _list(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
         try:
@@ -226,20 +231,16 @@ class ExoscaleApi:
             )
         )
 
-    def _put(self, path: str, body: dict[str, object] | None, *, safe: bool) -> Work:
-        """Send a change to an object. body: None for a change that has none."""
+    def _change(
+        self, method: str, path: str, body: object = None, *, safe: bool = False
+    ) -> VendorRequest:
+        """Return the request of a change. body: None for a change without one. safe: it may be
+        repeated, because it is absolute."""
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         content = b"" if body is None else msgspec.json.encode(body)
-        return self._change("PUT", path, content, safe=safe)
-
-    def _change(self, method: str, path: str, content: bytes, *, safe: bool) -> Work:
-        """Send a change and return its operation. content: JSON, empty for a change without a
-        body."""
-        headers = {"Accept": "application/json"} | (
-            {"Content-Type": "application/json"} if content else {}
-        )
-        return decoding.read_change(
-            self._rest.send(VendorRequest(method, self._root + path, headers, {}, content, safe))
-        )
+        return VendorRequest(method, self._root + path, headers, {}, content, safe)
 
 
 def _pool_path(pool: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from chalicelib.model.catalogue import CatalogueEntry
 from chalicelib.model.managed_group import PREFIX, MachineChoice, Managed
-from chalicelib.policy.settings.managed_pools import ManagedPool
+from chalicelib.policy.settings.managed_pools import ManagedPool, Market
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds
 from chalicelib.providers.exoscale.decoding import (
     ExoscaleTaint,
@@ -30,9 +30,9 @@ from chalicelib.providers.kit.managed_pools import (
     MARK,
     MARKET_LABEL,
     POOL_LABEL,
-    Candidate,
+    CopySource,
     ManagedPools,
-    Source,
+    PoolCandidate,
     with_kernel,
 )
 from chalicelib.providers.kit.node_template import GroupTemplate
@@ -63,18 +63,20 @@ class ListedClusters:
         return self._clusters
 
 
-class Copied(msgspec.Struct, frozen=True):
+class OriginalNodepool(msgspec.Struct, frozen=True):
     """The Nodepool that a declaration copies, and its SKS cluster."""
 
     cluster: SksCluster
     nodepool: Nodepool
 
 
-def copied(pool: ManagedPool, clusters: Iterable[SksCluster], setting: str) -> Copied | str:
+def copied(
+    pool: ManagedPool, clusters: Iterable[SksCluster], setting: str
+) -> OriginalNodepool | str:
     """Return what a declaration copies, or why that cannot be copied. setting: id or name of the
     cluster's SKS cluster, "" if the policy does not name it."""
     named = [
-        Copied(cluster, nodepool)
+        OriginalNodepool(cluster, nodepool)
         for cluster in clusters
         for nodepool in cluster.nodepools
         if pool.copy_from in _names(cluster, nodepool) and setting in ("", cluster.id, cluster.name)
@@ -96,11 +98,11 @@ def _names(cluster: SksCluster, nodepool: Nodepool) -> frozenset[str]:
     return frozenset(names - {""})
 
 
-def source_of(pool: ManagedPool, zone: str, original: Copied | str) -> Source:
+def source_of(pool: ManagedPool, zone: str, original: OriginalNodepool | str) -> CopySource:
     """Return what a declaration takes from the Nodepool that it copies. original: it, or why it
     cannot be copied."""
     if isinstance(original, str):
-        return Source(problem=original)
+        return CopySource(problem=original)
     nodepool = original.nodepool
     disk = pool.disk or nodepool.disk_size
     definition: dict[str, Any] = {
@@ -113,7 +115,7 @@ def source_of(pool: ManagedPool, zone: str, original: Copied | str) -> Source:
         "maxPods": nodepool.kubelet_max_pods,
         "publicIp": nodepool.public_ip_assignment,
     }
-    return Source({key: value for key, value in definition.items() if value}, (zone,), disk)
+    return CopySource({key: value for key, value in definition.items() if value}, (zone,), disk)
 
 
 def _labels(pool: ManagedPool, nodepool: Nodepool) -> dict[str, str]:
@@ -128,7 +130,7 @@ def _taints(pool: ManagedPool, nodepool: Nodepool) -> list[tuple[str, ExoscaleTa
     return [(taint.key, ExoscaleTaint(taint.value, taint.effect)) for taint in pool.taints]
 
 
-def new_nodepool(candidate: Candidate, original: Copied) -> NewNodepool:
+def new_nodepool(candidate: PoolCandidate, original: OriginalNodepool) -> NewNodepool:
     """Return the Nodepool that opens a candidate, with one machine: the vendor makes none without.
     It is grown once it is known to exist, so that a second creation costs one machine at most."""
     pool, nodepool, entry = candidate.pool, original.nodepool, candidate.machine.entry
@@ -155,7 +157,7 @@ def new_nodepool(candidate: Candidate, original: Copied) -> NewNodepool:
 
 
 def candidate_template(
-    candidate: Candidate, original: Copied, zone: str, reserve: Mapping[str, int]
+    candidate: PoolCandidate, original: OriginalNodepool, zone: str, reserve: Mapping[str, int]
 ) -> GroupTemplate:
     """Return the node of a group that does not exist yet."""
     new, entry = new_nodepool(candidate, original), candidate.machine.entry
@@ -239,7 +241,7 @@ def managed_of(
     ProviderError."""
     nodepool = own.pool.nodepool
     type_id = nodepool.instance_type.id if nodepool is not None else ""
-    choice = MachineChoice("", type_names.get(type_id, type_id), zone)
+    choice = MachineChoice("", type_names.get(type_id, type_id), zone, Market.ON_DEMAND.value)
     known = managed.managed(own.pool.name, own.mark, choice)
     return msgspec.structs.replace(known, retiring=SECOND) if own.second else known
 

@@ -36,7 +36,7 @@ from chalicelib.providers.exoscale.scale_up import (
     poll_later,
 )
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, Transient, Unknown
-from chalicelib.providers.kit.managed_pools import Candidate, same_declaration
+from chalicelib.providers.kit.managed_pools import PoolCandidate, same_declaration
 
 CREATIONS, LOOKS = "creations", "looks for it"
 """Keys of an operation's data: creations that were sent, and looks since the last one."""
@@ -96,7 +96,7 @@ def _from_present_size(operation: Operation, nodepool: Nodepool) -> Operation:
     return operation.with_spec(from_size=1) if is_new and operation.spec.to_size > 1 else operation
 
 
-def _verify(nodepool: Nodepool, candidate: Candidate) -> None:
+def _verify(nodepool: Nodepool, candidate: PoolCandidate) -> None:
     """Raise InvalidRequest if a group has other machines than its name says."""
     expected = candidate.machine.entry.vendor_id
     if nodepool.instance_type.id and nodepool.instance_type.id != expected:
@@ -106,7 +106,7 @@ def _verify(nodepool: Nodepool, candidate: Candidate) -> None:
         )
 
 
-def _open(context: ExoscaleContext, operation: Operation, candidate: Candidate) -> Outcome:
+def _open(context: ExoscaleContext, operation: Operation, candidate: PoolCandidate) -> Outcome:
     """Create a group, or look whether an earlier creation has come about."""
     data, title = operation.status.data, f"Nodepool {operation.spec.group}"
     work = known_work(context, operation)
@@ -124,7 +124,7 @@ def _open(context: ExoscaleContext, operation: Operation, candidate: Candidate) 
 
 
 def _create(
-    context: ExoscaleContext, operation: Operation, candidate: Candidate, number: int
+    context: ExoscaleContext, operation: Operation, candidate: PoolCandidate, number: int
 ) -> Outcome:
     """Send a creation. number: of creations that the operation has sent, this one included."""
     original = copied(candidate.pool, context.listed.get(), context.settings.sks_cluster)

@@ -64,8 +64,8 @@ class CatalogueShelf:
         self._cache.put(self._key(), encoded, USABLE_FOR)
         return row is None
 
-    def _age(self, row: StoredCatalogue) -> float:
-        return self._now() - row.read_at
+    def _age(self, stored: StoredCatalogue) -> float:
+        return self._now() - stored.read_at
 
 
 def _decoded(stored: bytes | None) -> StoredCatalogue | None:

@@ -82,7 +82,7 @@ def cluster_uid(kube: KubeLists | None) -> str:
     raise Transient(f"the namespace {_IDENTITY} has no uid")
 
 
-class Source(msgspec.Struct, frozen=True):
+class CopySource(msgspec.Struct, frozen=True):
     """What a declaration copies from a group or definition. definition: what makes its nodes
     different, by the names of its keys. zones: where it has its machines. disk_gib: size of the
     system disk where it has a price of its own. problem: why it cannot be copied."""
@@ -93,7 +93,7 @@ class Source(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class PoolCandidate(msgspec.Struct, frozen=True):
     """A group that may be opened or grown."""
 
     pool: ManagedPool
@@ -110,12 +110,12 @@ class ManagedPools:
         pools: Iterable[ManagedPool],
         shelf: CatalogueShelf,
         uid: Callable[[], str],
-        source_of: Callable[[ManagedPool], Source],
+        source_of: Callable[[ManagedPool], CopySource],
     ) -> None:
         self.pools = tuple(pools)
         self.shelf = shelf
         self._read_uid, self._read_source = uid, source_of
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, CopySource] = {}
         self._selections: dict[str, Selection] = {}
 
     @cached_property
@@ -124,14 +124,14 @@ class ManagedPools:
         return self._read_uid()
 
     @cached_property
-    def candidates(self) -> Mapping[str, Candidate]:
+    def candidates(self) -> Mapping[str, PoolCandidate]:
         """The candidates by the names of their groups. Raises ProviderError."""
-        by_name: dict[str, Candidate] = {}
+        by_name: dict[str, PoolCandidate] = {}
         for pool in self.pools:
             source = self.source_of(pool)
             for machine in self._selection_of(pool).machines:
                 group = ManagedGroup(self.cluster, choice_of(pool, machine), source.definition)
-                by_name[group.name] = Candidate(pool, machine, group)
+                by_name[group.name] = PoolCandidate(pool, machine, group)
         return by_name
 
     def selections(self) -> tuple[PoolSelection, ...]:
@@ -155,7 +155,7 @@ class ManagedPools:
             views.append(view)
         return tuple(views)
 
-    def source_of(self, pool: ManagedPool) -> Source:
+    def source_of(self, pool: ManagedPool) -> CopySource:
         """Return what a declaration copies. Raises ProviderError."""
         if pool.name not in self._sources:
             self._sources[pool.name] = self._read_source(pool)
@@ -208,7 +208,7 @@ class ManagedPools:
             failed = "markets"
         return f"its declaration no longer allows its machines: {failed}" if failed else ""
 
-    def check(self, operation: Operation, others: int = 0) -> Candidate:
+    def check(self, operation: Operation, others: int = 0) -> PoolCandidate:
         """Return the candidate that a scale-up opens or grows. others: nodes of the declaration's
         other groups. Raises InvalidRequest if the policy does not allow it."""
         spec = operation.spec
@@ -247,7 +247,7 @@ def pool_of(declaration: str) -> Pool:
 
 
 def candidate_group(
-    candidate: Candidate, template: GroupTemplate, currency: str, read_at: float
+    candidate: PoolCandidate, template: GroupTemplate, currency: str, read_at: float
 ) -> NodeGroup:
     """Return a group that does not exist yet, of which any number of nodes can be bought that
     stock and limits allow."""
@@ -274,7 +274,7 @@ def with_kernel(reserve: Mapping[str, int], memory: int) -> dict[str, int]:
     return {**reserve, MEMORY: reserve.get(MEMORY, 0) + int(memory * KERNEL_SHARE)}
 
 
-def _located(pool: ManagedPool, source: Source) -> ManagedPool:
+def _located(pool: ManagedPool, source: CopySource) -> ManagedPool:
     """Return the declaration with the zones of what it copies, where it names none."""
     if pool.requirements.zones:
         return pool

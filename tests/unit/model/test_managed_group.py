@@ -18,7 +18,7 @@ from chalicelib.model.managed_group import (
 )
 
 CLUSTER = "7f1c0c1e-8a3e-4c7b-9b0e-2f6d1a5b9c11"
-CHOICE = MachineChoice("general", "standard.medium", "ch-gva-2")
+CHOICE = MachineChoice("general", "standard.medium", "ch-gva-2", "on-demand")
 GROUP = ManagedGroup(CLUSTER, CHOICE, {"diskSize": 50})
 
 
