@@ -20,6 +20,7 @@ from chalicelib.cli.commands.uninstall import LONGEST, UninstallClock, add_argum
 from chalicelib.cli.main import main
 from chalicelib.cli.policy_files import load_document
 from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.node import DELETION_CANDIDATE, LEAVING_MARKS, TO_BE_DELETED
 from chalicelib.model.operation import (
     CORDONED_ANNOTATION,
@@ -414,3 +415,36 @@ def test_uninstall_of_a_lost_cluster_archives_the_policy(store: Store, capsys: S
     assert main(["uninstall", NAME, "--without-cluster", "--yes"]) == 0
     assert store.policies.current(NAME) is None
     assert "version 2 of the policy is archived" in capsys.readouterr().out
+
+
+OWN_GROUP = "osc-c5f524-general-bc37acc1c6"
+
+
+def remember_group(store: Store, nodes: int) -> None:
+    """A pass has seen a group that Outscaler has made."""
+    lease = store.leases.acquire(NAME, "pass", 60)
+    before = store.memory.load(NAME)
+    memory = Memory(groups={OWN_GROUP: GroupMemory(target=nodes, first_seen=NOW)})
+    store.memory.save(NAME, before, memory, (), lease)
+    store.leases.release(lease)
+
+
+def test_pool_55_uninstall_with_live_groups_asks_what_becomes_of_them(
+    store: Store, cluster: tuple[ApiServer, Path], capsys: Said
+) -> None:
+    _, kubeconfig = cluster
+    remember_group(store, 3)
+    with pytest.raises(BadInput, match="1 node groups that Outscaler has made have 3 nodes"):
+        run(kubeconfig, "--yes")
+    assert store.policies.current(NAME) is not None
+    words = ("uninstall", NAME, "--kubeconfig", str(kubeconfig), "--managed", "hand-over")
+    assert main([*words, "--yes"]) == 0
+    assert f"- {{id: {OWN_GROUP}, min: 0, max: 3}}" in capsys.readouterr().out
+
+
+def test_uninstall_asks_nothing_about_groups_without_nodes(
+    store: Store, cluster: tuple[ApiServer, Path]
+) -> None:
+    _, kubeconfig = cluster
+    remember_group(store, 0)
+    assert run(kubeconfig, "--yes") == 0

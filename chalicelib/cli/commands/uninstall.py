@@ -26,6 +26,7 @@ from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.output import Block, Table, emit, warn
 from chalicelib.cli.store_access import add_table_argument, note, open_store
 from chalicelib.model.errors import BadInput
+from chalicelib.model.managed_group import declaration_in_name, is_own_name, short_declaration
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
 
@@ -48,9 +49,17 @@ class UninstallClock(msgspec.Struct, frozen=True):
     sleep: Callable[[float], None]
 
 
+class ManagedLeftover(msgspec.Struct, frozen=True):
+    """A node group that Outscaler has made, and stays at the vendor. nodes: its size."""
+
+    provider: str
+    group: str
+    nodes: int
+
+
 class Uninstalled(msgspec.Struct, frozen=True, rename="camel"):
     """The result. done: whether anything was changed. version: of the archived policy, 0 where
-    there was none. claims: released groups."""
+    there was none. claims: released groups. managed: groups of managed pools."""
 
     name: str
     done: bool
@@ -58,6 +67,7 @@ class Uninstalled(msgspec.Struct, frozen=True, rename="camel"):
     claims: tuple[str, ...]
     cluster: tuple[Leftover, ...]
     failures: tuple[NotRemoved, ...]
+    managed: tuple[ManagedLeftover, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +98,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave soft taints to another autoscaler that is at work",
     )
     parser.add_argument(
+        "--managed",
+        choices=("keep", "hand-over"),
+        default="",
+        help=(
+            "what becomes of node groups that Outscaler has made: keep leaves them to you, "
+            "hand-over prints nodeGroups that manage them"
+        ),
+    )
+    parser.add_argument(
         "--keep-status", action="store_true", help="do not name the status ConfigMap as a remainder"
     )
     add_table_argument(parser)
@@ -108,6 +127,11 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
         raise BadInput(name, "no such cluster", "outscaler get clusters lists them")
     policy, prefix = _policy_of(latest), settings_of(store).deployment.secret_prefix
     cleanup = None if args.without_cluster else _cleanup(args, policy)
+    managed = _managed(store, name, policy)
+    if args.yes and managed and not args.managed:
+        nodes = sum(group.nodes for group in managed)
+        problem = f"{len(managed)} node groups that Outscaler has made have {nodes} nodes"
+        raise BadInput(name, problem, "add --managed keep, or --managed hand-over")
     if args.yes:
         if current is not None:
             current = _switched_off(store, current, policy)
@@ -133,14 +157,41 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
         claims=tuple(f"{claim.provider}#{claim.key}" for claim in claims),
         cluster=objects,
         failures=tuple(cleanup.failures) if cleanup else (),
+        managed=managed,
     )
     rest = _remainder(args, policy, result, prefix)
     emit(
         args.output,
         msgspec.to_builtins(result) | {"remains": rest},
-        lambda: _blocks(result, rest, _repeated(args)),
+        lambda: [*_blocks(result, rest, _repeated(args)), *_managed_blocks(result, args.managed)],
     )
     return 1 if result.failures else 0
+
+
+def _managed(store: Store, name: str, policy: Policy | None) -> tuple[ManagedLeftover, ...]:
+    """Return the groups of managed pools that have nodes, by the last pass."""
+    pools = policy.managed_pools if policy is not None else ()
+    providers = {short_declaration(pool.name): pool.provider for pool in pools}
+    return tuple(
+        ManagedLeftover(providers.get(declaration_in_name(group), ""), group, memory.target)
+        for group, memory in sorted(store.memory.look(name).groups.items())
+        if is_own_name(group) and memory.target > 0
+    )
+
+
+def _managed_blocks(uninstalled: Uninstalled, managed: str) -> list[Block]:
+    """Return what becomes of groups that Outscaler has made. managed: the argument."""
+    if not uninstalled.managed:
+        return []
+    if managed == "hand-over":
+        lines = ["Groups that Outscaler has made, for spec.nodeGroups of another policy:"]
+        for group in uninstalled.managed:
+            provider = f", provider: {group.provider}" if group.provider else ""
+            lines.append(f"  - {{id: {group.group}{provider}, min: 0, max: {group.nodes}}}")
+    else:
+        lines = ["Groups that Outscaler has made stay at the vendor:"]
+        lines += [f"  {group.group}: {group.nodes} nodes" for group in uninstalled.managed]
+    return ["\n".join(lines)]
 
 
 def _policy_of(latest_policy: StoredPolicy) -> Policy | None:
@@ -255,6 +306,8 @@ def _repeated(args: argparse.Namespace) -> str:
     for name in ("kubeconfig", "context", "management_kubeconfig", "table", "policy_table"):
         if value := getattr(args, name):
             words += [f"--{name.replace('_', '-')}", str(value)]
+    if args.managed:
+        words += ["--managed", args.managed]
     for name in ("without_cluster", "foreign", "keep_soft_taints", "keep_status"):
         words += [f"--{name.replace('_', '-')}"] if getattr(args, name) else []
     return shlex.join(words)

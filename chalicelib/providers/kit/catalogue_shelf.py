@@ -1,7 +1,7 @@
 """The catalogue of a vendor in the cache that all functions share.
 
 A pass reads what is there and never waits for the vendor. What is due is read again at the end of
-a pass, after its plan has been sent (passes/catalogues.py).
+a pass, after its plan has been sent (passes/cluster_reading.py).
 """
 
 from __future__ import annotations
