@@ -92,7 +92,8 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with
     others (group id -> pool id). absent: groups that would have to be created first. late: groups
     whose nodes come too late for pods of a node that its vendor takes back. variant_of: variant of
-    a group in several zones -> the group. managed: the policy has managed pools."""
+    a group in several zones -> the group. managed: the policy has managed pools.
+    for_base: nodes are bought that stay on demand (spot.onDemandBase)."""
 
     seed: int = 0
     cluster_nodes: int = 0
@@ -109,6 +110,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     late: frozenset[str] = frozenset()
     variant_of: dict[str, str] = {}
     managed: bool = False
+    for_base: bool = False
 
     def group(self, option: Option) -> str:
         """Return the group of an option, also of one of a variant."""
@@ -273,11 +275,12 @@ def _unfitness(option: Option, context: ExpanderContext) -> float:
 
 def keep_cheapest_pods(options: Sequence[Option], context: ExpanderContext) -> Filtered:
     """Return the options with the lowest price for each of their pods; all options if none has a
-    price."""
+    price. For an on-demand base, what counts is the price of a node: the other pods go to spot."""
     costs = []
     for option in options:
         price = context.price_of(option.group, option.template)
-        costs.append(inf if price is None else price * option.nodes / max(1, option.pod_count))
+        share = 1.0 if context.for_base else option.nodes / max(1, option.pod_count)
+        costs.append(inf if price is None else price * share)
     return _with_value(options, costs, min(costs)), ()
 
 

@@ -155,6 +155,8 @@ class ScaleUpSearch:
         returns the unplaced pods."""
         rest: list[PodRequest] | None = unplaced
         groups = [group.id for group in self.candidates.groups]
+        usual = self.context
+        self.context = msgspec.structs.replace(usual, for_base=True)
         while rest:
             lacking = shares.lacking_base()
             if not lacking or self._out_of_time():
@@ -172,6 +174,7 @@ class ScaleUpSearch:
                     self._caps[group] = lacking[pool]
             self._bar(reasons, same_pool=pools)
             rest = self._buy_option(requests, unplaced, mark)
+        self.context = usual
         self._bar({})
         self._caps = {}
         self._groups_without_effect.clear()

@@ -63,12 +63,13 @@ class OfferedCluster(ClusterBuilder):
         self.entries = catalogue or entries()
         self.policy: dict[str, Any] = {}
         self.options: dict[str, Any] = {"expander": ("least-cost",)}
+        self.disk_price = 0.0
         self.existing: dict[MachineChoice, int] = {}
 
     def managed(self) -> ManagedPools:
         """The declarations with a catalogue that was just read."""
         shelf = CatalogueShelf(KeptCache(), lambda: "catalogue", lambda: NOW)
-        shelf.refresh(lambda: Catalogue("EUR", self.entries), buying=False)
+        shelf.refresh(lambda: Catalogue("EUR", self.entries, self.disk_price), buying=False)
         return ManagedPools(self.pools, shelf, lambda: CLUSTER, lambda _: CopySource())
 
     def opened(self, name: str, nodes: int = 0, **choice: str) -> OfferedCluster:

@@ -17,9 +17,10 @@ from chalicelib.policy.settings.managed_pools import (
     Requirements,
 )
 from chalicelib.policy.settings.schedules import Schedule
+from chalicelib.policy.settings.spot import Spot
 from tests.builders import NOW, ZONE, even, having, near
 from tests.unit.plan.consolidation_fixture import policy
-from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entries, entry, title
+from tests.unit.plan.managed_offers import GENERAL, GIB, OfferedCluster, entries, entry, title
 
 
 def pool(**fields: Any) -> ManagedPool:
@@ -149,6 +150,28 @@ def test_pool_19_pods_that_ask_for_a_market_get_it() -> None:
     plan, _ = case.decided()
     assert case.price(plan) == 0.38
     assert {name.partition("/")[0] for name in case.bought(plan)} == {"s4"}
+
+
+def test_pool_20_the_on_demand_base_is_small_and_the_rest_is_spot() -> None:
+    case = OfferedCluster(pool(requirements=BOTH), catalogue=spot_types()).waiting(8, 1, 4)
+    case.policy["spot"] = Spot(on_demand_base=1)
+    plan, _ = case.decided()
+    assert case.price(plan) == 0.216
+    on_demand = [name for name in case.bought(plan) if not name.endswith("/spot")]
+    assert [name.partition("/")[0] for name in on_demand] == ["s2"]
+
+
+def test_pool_8_disks_change_which_machines_are_cheapest() -> None:
+    types = (
+        entry("medium", cores=2, memory=4 * GIB, price=0.04666),
+        entry("large", cores=4, memory=8 * GIB, price=0.09333),
+    )
+    bought = []
+    for disk in (0, 50):
+        case = OfferedCluster(pool(disk=disk), catalogue=types).waiting(4, 1, 2)
+        case.disk_price = 0.00014
+        bought.append(case.bought(case.decided()[0]))
+    assert bought == [{"medium": 2}, {"large": 1}]
 
 
 def test_pool_21_nodes_are_spread_over_as_many_types_as_asked() -> None:
