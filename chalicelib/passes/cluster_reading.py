@@ -18,7 +18,7 @@ import msgspec
 from chalicelib.cluster.client import KubeClient
 from chalicelib.cluster.errors import ClusterError
 from chalicelib.cluster.live_cluster import KeptLists, Observe, ReadResult, read_live_cluster
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import MALFORMED, OutscalerError
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.read_scope import ReadScope
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from chalicelib.cluster.list_changes import Comparison
 
 NOTHING = Memory()
+_UNREAD: tuple[type[Exception], ...] = (ProviderError, *MALFORMED)
 
 
 def connected(policy: Policy, peak: int, runtime: Runtime) -> KubeClient:
@@ -229,7 +230,7 @@ def refresh_catalogues(
             continue
         try:
             is_new = provider.refresh_catalogue(buying=provider.name in buying)
-        except ProviderError as error:
+        except _UNREAD as error:
             logger.warning("catalogue not read", cluster=cluster, **failure(error))
             continue
         has_new = has_new or is_new

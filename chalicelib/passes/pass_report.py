@@ -6,7 +6,7 @@ therefore only logged; the facts are in the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,8 @@ class PassReport:
         self.read_scope = ReadScope.FULL
         self.failure: PassFailure | None = None
         self._state: ClusterState | None = None
+        self.read_catalogues: Callable[[], bool] | None = None
+        """What is to be read once the lease is free; returns whether another pass can use it."""
 
     def planned_with(self, state: ClusterState) -> None:
         """Note the state with which the decision is made."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -94,6 +95,9 @@ RECORDED_WITHIN = 20.0
 PUBLISHED_WITHIN = 25.0
 """Seconds after the end of the decision's time within which requests mark nodes and publish the
 plan, whatever answers how slowly: the pass must still release its lease."""
+
+CATALOGUES_WITHIN = 15.0
+"""Seconds that all vendors' catalogues may take together, after the lease is released."""
 
 WATCHED_AFTER = 2.0
 """Seconds after its beginning from which another pass follows a scheduled one that is killed."""
@@ -218,8 +222,12 @@ def _with_lease(
     if exceeded is not None:
         _hand_over_late(message, policy, exceeded, runtime)
         return
-    # The lease is free already: S3 may need seconds.
+    # The lease is free already: S3 and vendors may need seconds.
     share_lists(policy, runtime)
+    if report.read_catalogues is not None:
+        with time_limit(CATALOGUES_WITHIN, runtime.clock):
+            if report.read_catalogues():
+                look_again(message, _LEAST_WAIT, runtime)
     if decision is not None:
         # Imported here, because it is off by default.
         from chalicelib.replay.decision_place import record
@@ -318,8 +326,10 @@ def run(
         taints = _mark_nodes(this_pass, saved.plan, runtime)
         with report.stage("publish", plan=saved.plan.id):
             report.plan_saved(saved.plan, saved.snapshot, taints, kube if permission.act else None)
-    if refresh_catalogues(policy.name, this_pass.providers, saved.snapshot, saved.plan):
-        look_again(message, _LEAST_WAIT, runtime)
+    if saved.snapshot.selections:
+        report.read_catalogues = partial(
+            refresh_catalogues, policy.name, this_pass.providers, saved.snapshot, saved.plan
+        )
     if saved.plan.waits_for_pods > 0:
         look_again(message, max(saved.plan.waits_for_pods, _LEAST_WAIT), runtime)
     if permission.take_back:
