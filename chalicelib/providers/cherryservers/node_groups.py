@@ -37,6 +37,7 @@ from chalicelib.providers.cherryservers.managed_groups import (
 )
 from chalicelib.providers.cherryservers.node_template import (
     POOL_LABEL,
+    amount_of,
     hourly,
     make_template,
     price_unit,
@@ -221,7 +222,7 @@ class _CherryGroupBuilder(GroupBuilder):
         self, context: CherryContext, servers: ServerList, nodes: Sequence[Node], plans: _Plans
     ) -> None:
         super().__init__(PROVIDER)
-        self._settings = context.settings
+        self._settings, self._is_own = context.settings, context.is_managed
         self._servers = servers
         self._plans = plans
         self._now = context.now()
@@ -234,7 +235,7 @@ class _CherryGroupBuilder(GroupBuilder):
         current = fingerprint(definition)
         instances = tuple(self._instance(server, definition, current) for server in members)
         plan, unread = self._plans.of(definition.plan)
-        template = None if unread else make_template(definition, plan, self._settings.reserve)
+        template = None if unread else make_template(definition, plan, self._reserve(bounds, plan))
         if template is not None:
             for warning in template.warnings:
                 self._warn_once(bounds.name, warning)
@@ -265,6 +266,14 @@ class _CherryGroupBuilder(GroupBuilder):
             spot=definition.spot,
             restarts=True,
         )
+
+    def _reserve(self, bounds: CherryBounds, plan: CherryPlan | None) -> Mapping[str, int]:
+        """Return what a node of a pool reserves; one of an own group as much as of the candidate
+        that it was, so that it holds the pods for which it was opened."""
+        if plan is None or not self._is_own(bounds.name):
+            return self._settings.reserve
+        memory = amount_of(plan.specs.memory.total, plan.specs.memory.unit) or 0
+        return with_kernel(self._settings.reserve, memory)
 
     def _members(self, group: str, definition: Definition) -> list[CherryServer]:
         """Return the servers of a pool, and report those that are doubtful."""

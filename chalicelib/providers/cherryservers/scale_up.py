@@ -102,10 +102,10 @@ def scale_up(context: CherryContext, operation: Operation) -> Outcome:
     servers = context.servers(order.definition)
     if context.is_managed(group):
         refuse_taken(group, servers.members(order.definition), context.managed)
-    context.check_managed(operation, servers)
     existing = order.existing(servers, {})
     if len(existing) == order.count:
         return Succeeded(_facts(operation, order.count))
+    context.check_managed(operation, servers)
     size = _size(
         context, order, servers, frozenset(server.id for server in existing.values()), from_size
     )

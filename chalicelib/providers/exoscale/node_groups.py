@@ -73,6 +73,7 @@ from chalicelib.providers.kit.managed_pools import (
     ManagedPools,
     candidate_group,
     pool_of,
+    with_kernel,
     with_outdated,
 )
 
@@ -594,7 +595,7 @@ class _ExoscaleGroupBuilder(GroupBuilder):
         if sizes.doubt:
             self.warn(pool.id, sizes.doubt)
         template = make_template(
-            pool, self._types, self._settings.zone, self._settings.reserve, self._types_problem
+            pool, self._types, self._settings.zone, self._reserve(pool), self._types_problem
         )
         instances = _instances(pool, self._zone, self._names, selection.held, self._types)
         for warning in (
@@ -630,6 +631,14 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             restarts=True,
             busy=pool.being_changed,
         )
+
+    def _reserve(self, pool: ExoscalePool) -> Mapping[str, int]:
+        """Return what a node of a pool reserves; one of an own group as much as of the candidate
+        that it was, so that it holds the pods for which it was opened."""
+        instance_type = self._types.get(type_of(pool))
+        if not pool.own_name or instance_type is None:
+            return self._settings.reserve
+        return with_kernel(self._settings.reserve, instance_type.memory)
 
     def with_marks(
         self,

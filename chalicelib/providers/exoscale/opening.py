@@ -42,6 +42,7 @@ from chalicelib.providers.exoscale.scale_up import (
     known_work,
     poll_later,
 )
+from chalicelib.providers.exoscale.zone import CREATING
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, Transient, Unknown
 from chalicelib.providers.kit.managed_pools import Candidate
 from chalicelib.providers.kit.sized_group import check_sizes, counted
@@ -74,6 +75,8 @@ def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
             return failure(f"Nodepool {nodepool.name}", work, {"created": 0, WORK: work.id})
         if is_pending(work):
             return poll_later(operation, f"Nodepool {nodepool.name} is being made")
+    if nodepool.state == CREATING:
+        return poll_later(operation, f"Nodepool {nodepool.name} is being made")
     bounds = ExoscaleBounds(nodepool.name, 0, candidate.pool.limits.nodes)
     return growth.scale_up(context, _from_present_size(operation, nodepool), bounds)
 

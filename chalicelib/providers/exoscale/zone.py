@@ -56,11 +56,11 @@ INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
 POOL_BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "destroying"})
 NODEPOOL_BUSY = frozenset({"creating", "scaling", "updating", "renewing-token", "deleting"})
 SUSPENDED = "suspended"
-DELETING = "deleting"
-"""State of a Nodepool that is going."""
+CREATING, DELETING = "creating", "deleting"
+"""States of a Nodepool that is being made, and of one that is going."""
 # Busy states that no request of Outscaler causes. Their duration is unknown,
 # so the group is skipped.
-_FOREIGN_CHANGES = frozenset({"creating", "updating", "renewing-token"})
+_FOREIGN_CHANGES = frozenset({CREATING, "updating", "renewing-token"})
 # Pools and Nodepools that create and delete nothing: missing instances do not appear.
 _SETTLED = frozenset({"running", "degraded", SUSPENDED, ERROR})
 _ENDING = frozenset({"destroying", DELETING})
