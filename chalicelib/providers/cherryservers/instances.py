@@ -42,7 +42,11 @@ from chalicelib.providers.cherryservers.decoding import (
     UnreadableServer,
 )
 from chalicelib.providers.cherryservers.definition_reader import Definitions
-from chalicelib.providers.cherryservers.managed_groups import managed_definition, own_sizes
+from chalicelib.providers.cherryservers.managed_groups import (
+    managed_definition,
+    own_sizes,
+    refuse_taken,
+)
 from chalicelib.providers.cherryservers.pool_definition import Definition, is_fingerprint
 from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Transient, Unknown
@@ -468,6 +472,12 @@ class CherryContext:
         return group.startswith(PREFIX) and all(
             bounds.name != group for bounds in self.settings.groups
         )
+
+    def refuse_foreign(self, definition: Definition, servers: ServerList) -> None:
+        """Raise InvalidRequest for an own group whose servers are all another cluster's, or have
+        lost their mark: nothing of them is changed."""
+        if self.is_managed(definition.pool):
+            refuse_taken(definition.pool, servers.members(definition), self.managed)
 
     def check_managed(self, operation: Operation, servers: ServerList) -> None:
         """Check a scale-up of an own group against the policy; do nothing for another group. Raises

@@ -49,7 +49,6 @@ from chalicelib.providers.cherryservers.instances import (
     belongs,
     control_plane,
 )
-from chalicelib.providers.cherryservers.managed_groups import refuse_taken
 from chalicelib.providers.cherryservers.node_template import stock_of
 from chalicelib.providers.cherryservers.pool_definition import (
     Definition,
@@ -100,8 +99,7 @@ def scale_up(context: CherryContext, operation: Operation) -> Outcome:
             return step.retry_later(error)
         return step.send(lot, script) if script is not None else step.follow()
     servers = context.servers(order.definition)
-    if context.is_managed(group):
-        refuse_taken(group, servers.members(order.definition), context.managed)
+    context.refuse_foreign(order.definition, servers)
     existing = order.existing(servers, {})
     if len(existing) == order.count:
         return Succeeded(_facts(operation, order.count))
