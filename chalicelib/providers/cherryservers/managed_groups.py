@@ -26,7 +26,7 @@ from chalicelib.providers.cherryservers.decoding import (
 from chalicelib.providers.cherryservers.definition_reader import Definitions
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.kit.errors import InvalidRequest
-from chalicelib.providers.kit.managed_pools import ManagedPools, OwnSize, Source
+from chalicelib.providers.kit.managed_pools import CopySource, ManagedPools, OwnSize
 
 NAME_TAKEN = "NameTaken"
 """Code of an error: what has the name of an own group does not bear its mark."""
@@ -35,7 +35,7 @@ _NO_CLUSTER_NAME = "the policy has no clusterName, by which servers of own group
 _MIB = 2**20
 
 
-def source_of(definitions: Definitions, pool: ManagedPool) -> Source:
+def source_of(definitions: Definitions, pool: ManagedPool) -> CopySource:
     """Return what a declaration copies from a definition. Raises BadInput, which affects all
     definitions."""
     try:
@@ -44,12 +44,12 @@ def source_of(definitions: Definitions, pool: ManagedPool) -> Source:
         # as long as this one
         example = definitions.of_choice(_example(pool), section, _NOTHING)
         if example.cluster_name != definitions.cluster_name:
-            return Source(problem=_NO_CLUSTER_NAME)
+            return CopySource(problem=_NO_CLUSTER_NAME)
     except BadInput as mistake:
-        return Source(problem=str(mistake).splitlines()[0])
+        return CopySource(problem=str(mistake).splitlines()[0])
     region = definitions.region(section)
     disk = example.os_partition_size
-    return Source({"diskSize": disk} if disk else {}, (region,) if region else ())
+    return CopySource({"diskSize": disk} if disk else {}, (region,) if region else ())
 
 
 def _example(pool: ManagedPool) -> str:

@@ -30,10 +30,10 @@ from chalicelib.providers.kit.managed_pools import (
     MARK,
     MARKET_LABEL,
     POOL_LABEL,
-    Candidate,
+    CopySource,
+    GroupCandidate,
     ManagedPools,
     OwnSize,
-    Source,
     with_kernel,
 )
 from chalicelib.providers.kit.node_template import GroupTemplate
@@ -64,18 +64,20 @@ class ListedClusters:
         return self._clusters
 
 
-class Copied(msgspec.Struct, frozen=True):
+class OriginalNodepool(msgspec.Struct, frozen=True):
     """The Nodepool that a declaration copies, and its SKS cluster."""
 
     cluster: SksCluster
     nodepool: Nodepool
 
 
-def copied(pool: ManagedPool, clusters: Iterable[SksCluster], setting: str) -> Copied | str:
+def copied(
+    pool: ManagedPool, clusters: Iterable[SksCluster], setting: str
+) -> OriginalNodepool | str:
     """Return what a declaration copies, or why that cannot be copied. setting: id or name of the
     cluster's SKS cluster, "" if the policy does not name it."""
     named = [
-        Copied(cluster, nodepool)
+        OriginalNodepool(cluster, nodepool)
         for cluster in clusters
         for nodepool in cluster.nodepools
         if pool.copy_from in _names(cluster, nodepool) and setting in ("", cluster.id, cluster.name)
@@ -97,11 +99,11 @@ def _names(cluster: SksCluster, nodepool: Nodepool) -> frozenset[str]:
     return frozenset(names - {""})
 
 
-def source_of(pool: ManagedPool, zone: str, original: Copied | str) -> Source:
+def source_of(pool: ManagedPool, zone: str, original: OriginalNodepool | str) -> CopySource:
     """Return what a declaration takes from the Nodepool that it copies. original: it, or why it
     cannot be copied."""
     if isinstance(original, str):
-        return Source(problem=original)
+        return CopySource(problem=original)
     nodepool = original.nodepool
     disk = pool.disk or nodepool.disk_size
     definition: dict[str, Any] = {
@@ -114,7 +116,7 @@ def source_of(pool: ManagedPool, zone: str, original: Copied | str) -> Source:
         "maxPods": nodepool.kubelet_max_pods,
         "publicIp": nodepool.public_ip_assignment,
     }
-    return Source({key: value for key, value in definition.items() if value}, (zone,), disk)
+    return CopySource({key: value for key, value in definition.items() if value}, (zone,), disk)
 
 
 def _labels(pool: ManagedPool, nodepool: Nodepool) -> dict[str, str]:
@@ -129,7 +131,7 @@ def _taints(pool: ManagedPool, nodepool: Nodepool) -> list[tuple[str, ExoscaleTa
     return [(taint.key, ExoscaleTaint(taint.value, taint.effect)) for taint in pool.taints]
 
 
-def new_nodepool(candidate: Candidate, original: Copied) -> NewNodepool:
+def new_nodepool(candidate: GroupCandidate, original: OriginalNodepool) -> NewNodepool:
     """Return the Nodepool that opens a candidate, with one machine: the vendor makes none without.
     It is grown once it is known to exist, so that a second creation costs one machine at most."""
     pool, nodepool, entry = candidate.pool, original.nodepool, candidate.machine.entry
@@ -156,7 +158,7 @@ def new_nodepool(candidate: Candidate, original: Copied) -> NewNodepool:
 
 
 def candidate_template(
-    candidate: Candidate, original: Copied, zone: str, reserve: Mapping[str, int]
+    candidate: GroupCandidate, original: OriginalNodepool, zone: str, reserve: Mapping[str, int]
 ) -> GroupTemplate:
     """Return the node of a group that does not exist yet."""
     new, entry = new_nodepool(candidate, original), candidate.machine.entry
@@ -222,8 +224,8 @@ def mark_of(nodepool: Nodepool | None) -> str:
 
 
 def is_foreign(nodepool: Nodepool | None, managed: ManagedPools) -> bool:
-    """Return whether a Nodepool has the name or the mark of an own group and is none of this
-    cluster: its mark was taken away, or it is another cluster's. Raises Transient."""
+    """Return whether a Nodepool has the name or the mark of an own group and is none of ours,
+    because its mark was taken away or is another cluster's. Raises Transient."""
     if nodepool is None:
         return False
     mark = mark_of(nodepool)
@@ -267,7 +269,7 @@ def managed_of(
     zone: str,
     type_names: Mapping[str, str],
     managed: ManagedPools,
-    originals: Mapping[str, Copied | str],
+    originals: Mapping[str, OriginalNodepool | str],
 ) -> Managed:
     """Return what is known of an own group. type_names: by the ids of instance types. originals:
     what the declarations copy, by their names. Raises ProviderError."""
@@ -290,7 +292,7 @@ def changed_by_hand(fields: Iterable[str]) -> str:
 
 
 def changed_fields(
-    nodepool: Nodepool, candidate: Candidate, original: Copied | str
+    nodepool: Nodepool, candidate: GroupCandidate, original: OriginalNodepool | str
 ) -> tuple[str, ...]:
     """Return what of an own Nodepool is not as it was made: its mark says that it is what the
     declaration wants, so somebody has changed it since. original: what the declaration copies;

@@ -25,7 +25,7 @@ from chalicelib.providers.exoscale import scale_up as growth
 from chalicelib.providers.exoscale.decoding import Nodepool
 from chalicelib.providers.exoscale.managed_groups import (
     MANAGED_CHANGED,
-    Copied,
+    OriginalNodepool,
     changed_by_hand,
     changed_fields,
     copied,
@@ -44,7 +44,7 @@ from chalicelib.providers.exoscale.scale_up import (
 )
 from chalicelib.providers.exoscale.zone import CREATING
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, Transient, Unknown
-from chalicelib.providers.kit.managed_pools import Candidate
+from chalicelib.providers.kit.managed_pools import GroupCandidate
 from chalicelib.providers.kit.sized_group import check_sizes, counted
 
 CREATIONS, LOOKS = "creations", "looks for it"
@@ -110,7 +110,7 @@ def _from_present_size(operation: Operation, nodepool: Nodepool) -> Operation:
     return operation.with_spec(from_size=1) if is_new and operation.spec.to_size > 1 else operation
 
 
-def _verify(context: ExoscaleContext, nodepool: Nodepool, candidate: Candidate) -> None:
+def _verify(context: ExoscaleContext, nodepool: Nodepool, candidate: GroupCandidate) -> None:
     """Raise InvalidRequest if a group is not what it was made as."""
     original = _original(context, candidate)
     changed = changed_fields(nodepool, candidate, original)
@@ -119,12 +119,12 @@ def _verify(context: ExoscaleContext, nodepool: Nodepool, candidate: Candidate) 
         raise InvalidRequest(problem, code=MANAGED_CHANGED)
 
 
-def _original(context: ExoscaleContext, candidate: Candidate) -> Copied | str:
+def _original(context: ExoscaleContext, candidate: GroupCandidate) -> OriginalNodepool | str:
     """Return the Nodepool that a group is a copy of, or why it cannot be copied."""
     return copied(candidate.pool, context.listed.get(), context.settings.sks_cluster)
 
 
-def _open(context: ExoscaleContext, operation: Operation, candidate: Candidate) -> Outcome:
+def _open(context: ExoscaleContext, operation: Operation, candidate: GroupCandidate) -> Outcome:
     """Create a group, or look whether an earlier creation has come about."""
     data, title = operation.status.data, f"Nodepool {operation.spec.group}"
     work = known_work(context, operation)
@@ -146,7 +146,7 @@ def _open(context: ExoscaleContext, operation: Operation, candidate: Candidate) 
 
 
 def _create(
-    context: ExoscaleContext, operation: Operation, candidate: Candidate, number: int
+    context: ExoscaleContext, operation: Operation, candidate: GroupCandidate, number: int
 ) -> Outcome:
     """Send a creation. number: of creations that the operation has sent, this one included."""
     original = _original(context, candidate)

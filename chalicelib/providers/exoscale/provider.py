@@ -39,7 +39,7 @@ from chalicelib.providers.kit.base import (
 from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf
 from chalicelib.providers.kit.credential_source import SecretSource, account_digest
 from chalicelib.providers.kit.http import Http
-from chalicelib.providers.kit.managed_pools import ManagedPools, Source, cluster_uid
+from chalicelib.providers.kit.managed_pools import CopySource, ManagedPools, cluster_uid
 from chalicelib.providers.kit.price_reader import LIMITS
 from chalicelib.providers.kit.rate_limit import CallPace, WaitLimit
 from chalicelib.providers.kit.services import KubeLists, OneTimeRequests
@@ -155,7 +155,7 @@ def _managed_pools(
     """Return the declarations of a policy."""
     currency = catalogue_currency(connection.currency)
 
-    def source(pool: ManagedPool) -> Source:
+    def source(pool: ManagedPool) -> CopySource:
         original = copied(pool, listed.get(), settings.sks_cluster)
         return source_of(pool, settings.zone, original)
 

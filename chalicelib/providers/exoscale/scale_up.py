@@ -82,7 +82,7 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
     managed: ManagedPools
     listed: ListedClusters
     joined: Callable[[], tuple[Seen, ...]] | None = None
-    currency: str = "EUR"
+    currency: str = ""
 
     def pool(self, group: str) -> ExoscalePool:
         """Return the current pool with its Nodepool. Raises NotFound also for one that is being

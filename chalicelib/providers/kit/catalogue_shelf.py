@@ -13,8 +13,8 @@ from collections.abc import Callable
 import msgspec
 
 from chalicelib.model.catalogue import Catalogue, CatalogueEntry
+from chalicelib.model.group import DEAREST
 from chalicelib.model.label_syntax import is_label_value
-from chalicelib.providers.kit.price_reader import price_of
 from chalicelib.providers.kit.services import Cache
 
 USABLE_FOR = 7 * 86400.0
@@ -93,7 +93,7 @@ def sound(catalogue: Catalogue) -> Catalogue:
     gaps = catalogue.gaps
     if dropped:
         gaps = (*gaps, f"{dropped} types have names or numbers that cannot be, or are too many")
-    disk_price = price_of(catalogue.disk_price) or None
+    disk_price = catalogue.disk_price if _is_price(catalogue.disk_price) else None
     return Catalogue(catalogue.currency, entries[:MOST_ENTRIES], disk_price, gaps)
 
 
@@ -112,8 +112,12 @@ def _is_possible(entry: CatalogueEntry) -> bool:
         names
         and max(len(entry.family), len(entry.vendor_id)) <= _LONGEST_ID
         and all(least <= number <= most for number, least, most in numbers)
-        and all(price is None or price_of(price) > 0.0 for price in prices)
+        and all(price is None or _is_price(price) for price in prices)
     )
+
+
+def _is_price(price: float | None) -> bool:
+    return price is not None and 0.0 < price <= DEAREST
 
 
 def _has_prices(catalogue: Catalogue) -> bool:

@@ -86,7 +86,7 @@ def cluster_uid(kube: KubeLists | None) -> str:
     raise Transient(f"the namespace {_IDENTITY} has no uid")
 
 
-class Source(msgspec.Struct, frozen=True):
+class CopySource(msgspec.Struct, frozen=True):
     """What a declaration copies from a group or definition. definition: what makes its nodes
     different, by the names of its keys. zones: where it has its machines. disk_gib: size of the
     system disk where it has a price of its own. problem: why it cannot be copied."""
@@ -97,7 +97,7 @@ class Source(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class GroupCandidate(msgspec.Struct, frozen=True):
     """A group that may be opened or grown. The machine of a group that is only grown is as the last
     catalogue knows it: its price is 0.0 if that has none."""
 
@@ -123,12 +123,12 @@ class ManagedPools:
         pools: Iterable[ManagedPool],
         shelf: CatalogueShelf,
         uid: Callable[[], str],
-        source_of: Callable[[ManagedPool], Source],
+        source_of: Callable[[ManagedPool], CopySource],
     ) -> None:
         self.pools = tuple(pools)
         self.shelf = shelf
         self._read_uid, self._read_source = uid, source_of
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, CopySource] = {}
         self._selections: dict[str, Selection] = {}
 
     @cached_property
@@ -137,15 +137,15 @@ class ManagedPools:
         return self._read_uid()
 
     @cached_property
-    def candidates(self) -> Mapping[str, Candidate]:
+    def candidates(self) -> Mapping[str, GroupCandidate]:
         """The groups that may be opened, and those of them that are open already, by their names.
         Raises ProviderError."""
-        by_name: dict[str, Candidate] = {}
+        by_name: dict[str, GroupCandidate] = {}
         for pool in self.pools:
             source = self.source_of(pool)
             for machine in self._selection_of(pool).machines:
                 group = ManagedGroup(self.cluster, choice_of(pool, machine), source.definition)
-                by_name[group.name] = Candidate(pool, machine, group)
+                by_name[group.name] = GroupCandidate(pool, machine, group)
         return by_name
 
     def selections(self) -> tuple[PoolSelection, ...]:
@@ -177,7 +177,7 @@ class ManagedPools:
             return ""
         return f"the catalogue is {self.shelf.age(stored) / _DAY:.0f} days old"
 
-    def source_of(self, pool: ManagedPool) -> Source:
+    def source_of(self, pool: ManagedPool) -> CopySource:
         """Return what a declaration copies. Raises ProviderError."""
         if pool.name not in self._sources:
             self._sources[pool.name] = self._read_source(pool)
@@ -247,11 +247,12 @@ class ManagedPools:
             return first_failure(wanted, entry)
         return first_failure(wanted, _unknown(choice), KNOWN_BY_NAME)
 
-    def declared(self, name: str, choice: MachineChoice) -> Candidate | None:
+    def declared(self, name: str, choice: MachineChoice) -> GroupCandidate | None:
         """Return the group that a declaration makes of these machines, None if its name is another
-        one: the declaration is gone, or says something else of its nodes. Raises ProviderError."""
+        one, because the declaration is gone or says something else of its nodes. Raises
+        ProviderError."""
         pool = self._pool_of(choice)
-        source = self.source_of(pool) if pool is not None else Source()
+        source = self.source_of(pool) if pool is not None else CopySource()
         if pool is None or source.problem:
             return None
         group = ManagedGroup(self.cluster, choice, source.definition)
@@ -259,9 +260,9 @@ class ManagedPools:
             return None
         entry, price = self._entry_of(choice), self.price_of(choice)
         market = Market(choice.market) if choice.market in tuple(Market) else Market.ON_DEMAND
-        return Candidate(pool, Machine(entry or _unknown(choice), market, price), group)
+        return GroupCandidate(pool, Machine(entry or _unknown(choice), market, price), group)
 
-    def growable(self, name: str, choice: MachineChoice) -> Candidate | None:
+    def growable(self, name: str, choice: MachineChoice) -> GroupCandidate | None:
         """Return an own group that exists and may grow, None if it may not. A catalogue that is
         too old, or gone, opens no group, but existing ones grow on: their machines are known to be
         what the declaration wants. Raises ProviderError."""
@@ -306,7 +307,9 @@ class ManagedPools:
 
     # -- before a change
 
-    def check(self, operation: Operation, sizes: Iterable[OwnSize], *, exists: bool) -> Candidate:
+    def check(
+        self, operation: Operation, sizes: Iterable[OwnSize], *, exists: bool
+    ) -> GroupCandidate:
         """Return the group that a scale-up opens or grows. sizes: the other own groups. exists: the
         vendor has it. Raises InvalidRequest if the policy does not allow it, OutOfStock if only the
         catalogue has none of its machines, and other ProviderErrors."""
@@ -324,10 +327,10 @@ class ManagedPools:
         self._check_limits(candidate, spec.to_size, sizes)
         return candidate
 
-    def _why_no_candidate(self, declared: Candidate) -> ProviderError:
-        """Return why a group that its declaration allows is none that may be opened or grown."""
-        pool, machine = declared.pool, declared.machine
-        name, most = declared.group.name, pool.requirements.max_price
+    def _why_no_candidate(self, candidate: GroupCandidate) -> ProviderError:
+        """Return why a group that its declaration allows may not be opened or grown now."""
+        pool, machine = candidate.pool, candidate.machine
+        name, most = candidate.group.name, pool.requirements.max_price
         if most is not None and machine.price > most:
             return _not_in_policy(f"{machine.price:.4f} an hour is above maxPrice {most:g}")
         if problem := self._why_no_catalogue():
@@ -335,7 +338,7 @@ class ManagedPools:
         text = f"the catalogue has none of {machine.entry.name} in {machine.entry.zone} now"
         return OutOfStock(text, code="Catalogue")
 
-    def _check_limits(self, candidate: Candidate, size: int, sizes: Iterable[OwnSize]) -> None:
+    def _check_limits(self, candidate: GroupCandidate, size: int, sizes: Iterable[OwnSize]) -> None:
         """Raise InvalidRequest if a group of this size is too much, together with the others of
         its declaration. Those whose price is not known do not count as costs."""
         pool, limits = candidate.pool, candidate.pool.limits
@@ -365,7 +368,7 @@ def pool_of(declaration: str) -> Pool:
 
 
 def candidate_group(
-    candidate: Candidate, template: GroupTemplate, currency: str, read_at: float
+    candidate: GroupCandidate, template: GroupTemplate, currency: str, read_at: float
 ) -> NodeGroup:
     """Return a group that does not exist yet, of which any number of nodes can be bought that
     stock and limits allow."""
@@ -404,7 +407,7 @@ def with_kernel(reserve: Mapping[str, int], memory: int) -> dict[str, int]:
     return {**reserve, MEMORY: reserve.get(MEMORY, 0) + int(memory * KERNEL_SHARE)}
 
 
-def _located(pool: ManagedPool, source: Source) -> ManagedPool:
+def _located(pool: ManagedPool, source: CopySource) -> ManagedPool:
     """Return the declaration with the zones of what it copies, where it names none."""
     if pool.requirements.zones:
         return pool

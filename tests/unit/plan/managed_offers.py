@@ -21,9 +21,9 @@ from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf
 from chalicelib.providers.kit.managed_pools import (
     MARKET_LABEL,
     POOL_LABEL,
-    Candidate,
+    CopySource,
+    GroupCandidate,
     ManagedPools,
-    Source,
     candidate_group,
 )
 from chalicelib.providers.kit.node_template import INSTANCE_TYPE, GroupTemplate, template_node
@@ -69,7 +69,7 @@ class OfferedCluster(ClusterBuilder):
         """The declarations with a catalogue that was just read."""
         shelf = CatalogueShelf(KeptCache(), lambda: "catalogue", lambda: NOW)
         shelf.refresh(lambda: Catalogue("EUR", self.entries), buying=False)
-        return ManagedPools(self.pools, shelf, lambda: CLUSTER, lambda _: Source())
+        return ManagedPools(self.pools, shelf, lambda: CLUSTER, lambda _: CopySource())
 
     def opened(self, name: str, nodes: int = 0, **choice: str) -> OfferedCluster:
         """Adds a group that exists, with nodes."""
@@ -146,7 +146,7 @@ def title(group: NodeGroup) -> str:
     return choice.instance_type if choice.zone == "z1" else f"{choice.instance_type}/{choice.zone}"
 
 
-def template_of(candidate: Candidate) -> GroupTemplate:
+def template_of(candidate: GroupCandidate) -> GroupTemplate:
     """The node of a candidate; all of its capacity is for pods."""
     machine = candidate.machine.entry
     labels = {
