@@ -159,7 +159,7 @@ class ExoscaleApi:
     def scale_pool(self, pool: str, size: int) -> Work:
         """Set the size of a standalone Instance Pool; for a smaller size the vendor chooses
         the instances to delete."""
-        return self._put(f"{_pool_path(pool)}:scale", {"size": _checked_size(size)}, safe=True)
+        return self._change("PUT", f"{_pool_path(pool)}:scale", _size_body(size), safe=True)
 
     def evict_pool(self, pool: str, instances: Sequence[str]) -> Work:
         """Remove these members from a standalone Instance Pool and destroy them; its
@@ -168,9 +168,8 @@ class ExoscaleApi:
 
     def scale_nodepool(self, cluster: str, nodepool: str, size: int) -> Work:
         """Like scale_pool, for a Nodepool, whose hidden pool belongs to SKS."""
-        return self._put(
-            f"{_nodepool_path(cluster, nodepool)}:scale", {"size": _checked_size(size)}, safe=True
-        )
+        path = f"{_nodepool_path(cluster, nodepool)}:scale"
+        return self._change("PUT", path, _size_body(size), safe=True)
 
     def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
         """Like evict_pool, for a Nodepool."""
@@ -195,7 +194,9 @@ class ExoscaleApi:
 
     def reboot(self, instance: str) -> Work:
         """Restart an instance; not repeated automatically."""
-        return self._put(f"/instance/{checked(instance, 'instance')}:reboot", None, safe=False)
+        return self._change(
+            "PUT", f"/instance/{checked(instance, 'instance')}:reboot", b"", safe=False
+        )
 
     # -- transport
 
@@ -203,7 +204,9 @@ class ExoscaleApi:
         ids = list(dict.fromkeys(checked(name, "instance") for name in instances))
         if not ids:
             raise InvalidRequest("there is no instance to evict", code="Id")
-        return self._put(f"{path}:evict", {"instances": ids}, safe=False)
+        return self._change(
+            "PUT", f"{path}:evict", msgspec.json.encode({"instances": ids}), safe=False
+        )
 
     def _list(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
         try:
@@ -226,11 +229,6 @@ class ExoscaleApi:
             )
         )
 
-    def _put(self, path: str, body: dict[str, object] | None, *, safe: bool) -> Work:
-        """Send a change to an object. body: None for a change that has none."""
-        content = b"" if body is None else msgspec.json.encode(body)
-        return self._change("PUT", path, content, safe=safe)
-
     def _change(self, method: str, path: str, content: bytes, *, safe: bool) -> Work:
         """Send a change and return its operation. content: JSON, empty for a change without a
         body."""
@@ -252,7 +250,7 @@ def _nodepool_path(cluster: str, nodepool: str) -> str:
     )
 
 
-def _checked_size(size: int) -> int:
+def _size_body(size: int) -> bytes:
     if size < 0:
         raise InvalidRequest(f"a size of {size} cannot be", code="Size")
-    return size
+    return msgspec.json.encode({"size": size})

@@ -17,7 +17,6 @@ is lost, or the function ends, one machine too many is made at most.
 
 from __future__ import annotations
 
-from chalicelib.model.managed_group import is_own_name
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds
@@ -56,8 +55,6 @@ _MOST_CREATIONS = 3
 
 def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
-    if not is_own_name(operation.spec.group):
-        return growth.scale_up(context, operation)
     check_sizes(operation)
     clusters = context.api.clusters()
     context.listed.note(clusters)
@@ -83,8 +80,6 @@ def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 def poll(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Report the progress of a scale-up. Raises ProviderError."""
-    if not is_own_name(operation.spec.group):
-        return growth.poll_growth(context, operation)
     if CREATIONS in operation.status.data:
         own = find_own(operation.spec.group, context.api.clusters(), context.managed)
         if own is None or own[1].size != operation.spec.to_size:
@@ -94,8 +89,6 @@ def poll(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 def has_requested(context: ExoscaleContext, operation: Operation) -> bool:
     """Return whether a group was created or has the requested size. Raises ProviderError."""
-    if not is_own_name(operation.spec.group):
-        return growth.has_requested(context, operation)
     if CREATIONS in operation.status.data:
         return True
     try:

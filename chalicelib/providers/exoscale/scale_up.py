@@ -25,6 +25,7 @@ change ends its step with the operation's id in the data, and each later poll is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -128,14 +129,11 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
             (entry for entry in self.settings.groups if entry.name == pool.name), None
         )
 
-    def set_size(self, pool: ExoscalePool, size: int) -> InProgress:
-        """Set the size with the call for its kind of pool; raises ProviderError."""
-        work = (
-            self.api.scale_nodepool(*_owner(pool), size)
-            if pool.is_sks
-            else self.api.scale_pool(pool.id, size)
-        )
-        return requested(work)
+    def resizer(self, pool: ExoscalePool) -> Callable[[int], Work]:
+        """Return the call that sets the size of this kind of pool; it raises ProviderError."""
+        if pool.is_sks:
+            return partial(self.api.scale_nodepool, *_owner(pool))
+        return partial(self.api.scale_pool, pool.id)
 
     def evict(self, pool: ExoscalePool, instances: Sequence[str]) -> Work:
         """Remove these members with the call for its kind of pool; raises ProviderError."""
@@ -231,7 +229,7 @@ def scale_up(
     if bounds is None or bounds.max is None:
         _check_quota(context, operation, pool)
     try:
-        return context.set_size(pool, spec.to_size)
+        return requested(context.resizer(pool)(spec.to_size))
     except InvalidRequest as error:
         raise _quota_error(context, operation, pool, error) from None
 
