@@ -92,7 +92,7 @@ def sound(catalogue: Catalogue) -> Catalogue:
     dropped = len(catalogue.entries) - len(entries[:MOST_ENTRIES])
     gaps = catalogue.gaps
     if dropped:
-        gaps = (*gaps, f"{dropped} types have names or numbers that cannot be, or are too many")
+        gaps = (*gaps, f"types with impossible names or numbers, or too many of them: {dropped}")
     disk_price = catalogue.disk_price if _is_price(catalogue.disk_price) else None
     return Catalogue(catalogue.currency, entries[:MOST_ENTRIES], disk_price, gaps)
 
