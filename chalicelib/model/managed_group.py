@@ -26,7 +26,7 @@ class MachineChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     declaration: str
     instance_type: str
     zone: str
-    market: str
+    market: str = "on-demand"
 
 
 class Managed(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -30,6 +30,7 @@ EMPTY: tuple[object, ...] = (None, "", 0, 0.0, False, (), {}, set(), frozenset()
 #: class.field -> value. Those of policy documents stand in docs/policy.md too.
 EXPECTED: dict[str, object] = {
     "ReconcileMessage.reason": "schedule",
+    "MachineChoice.market": "on-demand",
     "ReadBounds.body": 201_326_592,
     "ReadBounds.page": 50_331_648,
     "ReadBounds.pages": 10_000,

@@ -165,6 +165,8 @@ class Definitions:
             "spot-market": str(choice.market == Market.SPOT).lower(),
             "cpu-override": "0",
         }
+        if self.cluster_name:  # own groups are found by one name of the cluster
+            changed["cluster-name"] = self.cluster_name
         pattern = self._text(section, "hostname-pattern")
         if pattern in ("", DEFAULT_PATTERN):
             changed["hostname-pattern"] = _MANAGED_PATTERN

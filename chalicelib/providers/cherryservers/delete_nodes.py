@@ -82,6 +82,7 @@ def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
     minimum = context.bounds(operation.spec.group).min
     definition, removed = context.definition(operation.spec.group), _read(operation)
     servers = context.servers(definition)
+    context.refuse_foreign(definition, servers)
     targets = _resolve(operation, servers, definition)
     state = _find(context, operation, targets, servers, definition, frozenset(removed.gone), LOT)
     removed = msgspec.structs.replace(removed, gone=(*removed.gone, *state.absent))
@@ -139,6 +140,7 @@ def restart(context: CherryContext, operation: Operation) -> Outcome:
         raise InvalidRequest(f"{group}: a restart is of one server, by its id")
     definition = context.definition(group)
     servers = context.servers(definition)
+    context.refuse_foreign(definition, servers)
     living = _find(context, operation, CherryTargets((number,)), servers, definition).living
     if number not in living:
         raise NotFound(f"server {number} is gone or being deleted")

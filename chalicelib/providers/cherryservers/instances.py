@@ -28,7 +28,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.group import InstanceError, InstanceState
-from chalicelib.model.managed_group import PREFIX, declaration_in
+from chalicelib.model.managed_group import PREFIX, MachineChoice
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.timestamps import instant
@@ -37,13 +37,16 @@ from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.decoding import (
     CLUSTER_TAG,
     DEFINITION_TAG,
-    MANAGED_TAG,
     POOL_TAG,
     CherryServer,
     UnreadableServer,
 )
 from chalicelib.providers.cherryservers.definition_reader import Definitions
-from chalicelib.providers.cherryservers.managed_groups import managed_definition
+from chalicelib.providers.cherryservers.managed_groups import (
+    managed_definition,
+    own_sizes,
+    refuse_taken,
+)
 from chalicelib.providers.cherryservers.pool_definition import Definition, is_fingerprint
 from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Transient, Unknown
@@ -470,34 +473,47 @@ class CherryContext:
             bounds.name != group for bounds in self.settings.groups
         )
 
-    def declared_nodes(self, definition: Definition, servers: ServerList) -> int:
-        """Return the servers of the other groups of an own group's declaration."""
-        declaration = declaration_in(definition.mark)
-        return sum(
-            declaration_in(server.tags.get(MANAGED_TAG, "")) == declaration
-            and not servers.leaves(server)
-            and not belongs(server, definition)
-            for server in servers.by_id.values()
-        )
+    def refuse_foreign(self, definition: Definition, servers: ServerList) -> None:
+        """Raise InvalidRequest for an own group whose servers are all another cluster's, or have
+        lost their mark: nothing of them is changed."""
+        if self.is_managed(definition.pool):
+            refuse_taken(definition.pool, servers.members(definition), self.managed)
 
-    def bounds(self, group: str) -> CherryBounds:
-        """Return the policy's bounds of a pool. Raises InvalidRequest for a pool that the policy
-        does not name, whose servers must not be changed."""
+    def check_managed(self, operation: Operation, servers: ServerList) -> None:
+        """Check a scale-up of an own group against the policy; do nothing for another group. Raises
+        InvalidRequest for what the policy does not allow, and other ProviderErrors."""
+        group = operation.spec.group
+        if not self.is_managed(group):
+            return
+        cluster = self.definitions.cluster_name
+        counted = [
+            server
+            for server in servers.by_id.values()
+            if server.tags.get(CLUSTER_TAG) == cluster and not servers.leaves(server)
+        ]
+        exists = any(server.tags.get(POOL_TAG) == group for server in counted)
+        self.managed.check(operation, own_sizes(counted, group, self.managed), exists=exists)
+
+    def bounds(self, group: str, choice: MachineChoice | None = None) -> CherryBounds:
+        """Return the policy's bounds of a pool. choice: the machines of an own group that is to
+        grow; without it none grows. Raises InvalidRequest for a pool that the policy does not name,
+        whose servers must not be changed."""
         for bounds in self.settings.groups:
             if bounds.name == group:
                 return bounds
         if self.is_managed(group):
-            candidate = self.managed.candidates.get(group)
-            most = candidate.pool.limits.nodes if candidate is not None else 0
+            declared = self.managed.declared(group, choice) if choice is not None else None
+            most = declared.pool.limits.nodes if declared is not None else 0
             return CherryBounds(group, 0, most)
         raise InvalidRequest(f"the policy names no pool {group} of {PROVIDER}")
 
-    def definition(self, group: str) -> Definition:
-        """Return the definition of one pool; raises InvalidRequest, which affects this pool
-        only."""
+    def definition(self, group: str, choice: MachineChoice | None = None) -> Definition:
+        """Return the definition of one pool. choice: the machines of an own group; without it the
+        definition says only which servers belong to it. Raises InvalidRequest, which affects this
+        pool only."""
         try:
             if self.is_managed(group):
-                return managed_definition(self.definitions, self.managed, group)
+                return managed_definition(self.definitions, self.managed, group, choice)
             return self.definitions.of(group)
         except BadInput as mistake:
             raise InvalidRequest(str(mistake), code="Definition") from None

@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.model.catalogue import CatalogueEntry
 from chalicelib.model.errors import BadInput
-from chalicelib.model.managed_group import PREFIX, MachineChoice, Managed
+from chalicelib.model.managed_group import PREFIX, MachineChoice, Managed, ManagedGroup
 from chalicelib.policy.settings.managed_pools import ManagedPool, Market
 from chalicelib.policy.vendors.cherryservers import DEFAULT
 from chalicelib.providers.cherryservers.decoding import (
@@ -26,11 +26,12 @@ from chalicelib.providers.cherryservers.decoding import (
 from chalicelib.providers.cherryservers.definition_reader import Definitions
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.kit.errors import InvalidRequest
-from chalicelib.providers.kit.managed_pools import CopySource, ManagedPools
+from chalicelib.providers.kit.managed_pools import CopySource, ManagedPools, OwnSize
 
 NAME_TAKEN = "NameTaken"
 """Code of an error: what has the name of an own group does not bear its mark."""
-_NOTHING = MachineChoice("", "none", "none", Market.ON_DEMAND.value)
+_NOTHING = MachineChoice("", "none", "none")
+_NO_CLUSTER_NAME = "the policy has no clusterName, by which servers of own groups are found"
 _MIB = 2**20
 
 
@@ -39,8 +40,11 @@ def source_of(definitions: Definitions, pool: ManagedPool) -> CopySource:
     definitions."""
     try:
         section = definitions.section(pool.copy_from or DEFAULT)
-        # what is wrong with the definition is wrong with each group that copies it
-        example = definitions.of_choice(f"{PREFIX}example", section, _NOTHING)
+        # what is wrong with the definition is wrong with each group that copies it, whose name is
+        # as long as this one
+        example = definitions.of_choice(_example(pool), section, _NOTHING)
+        if example.cluster_name != definitions.cluster_name:
+            return CopySource(problem=_NO_CLUSTER_NAME)
     except BadInput as mistake:
         return CopySource(problem=str(mistake).splitlines()[0])
     region = definitions.region(section)
@@ -48,15 +52,24 @@ def source_of(definitions: Definitions, pool: ManagedPool) -> CopySource:
     return CopySource({"diskSize": disk} if disk else {}, (region,) if region else ())
 
 
-def managed_definition(definitions: Definitions, pools: ManagedPools, group: str) -> Definition:
-    """Return the definition of an own group. One that is no candidate any more has its tags only.
-    Raises BadInput, which affects this group only, and ProviderError."""
-    candidate = pools.candidates.get(group)
-    if candidate is None:
-        return definitions.of_choice(group, definitions.section(DEFAULT), _NOTHING)
-    section = definitions.section(candidate.pool.copy_from or DEFAULT)
-    definition = definitions.of_choice(group, section, candidate.group.choice)
-    return msgspec.structs.replace(definition, mark=candidate.group.mark)
+def _example(pool: ManagedPool) -> str:
+    """Return a name as groups of a declaration have it."""
+    return ManagedGroup("", MachineChoice(pool.name, "", "")).name
+
+
+def managed_definition(
+    definitions: Definitions, pools: ManagedPools, group: str, choice: MachineChoice | None
+) -> Definition:
+    """Return the definition of an own group. One that no declaration describes any more has its
+    tags and machines only. choice: its machines, None if they do not matter. Raises BadInput, which
+    affects this group only, and ProviderError."""
+    declared = pools.declared(group, choice) if choice is not None else None
+    if declared is None:
+        section = definitions.section(DEFAULT)
+        return definitions.of_choice(group, section, choice or _NOTHING)
+    section = definitions.section(declared.pool.copy_from or DEFAULT)
+    definition = definitions.of_choice(group, section, declared.group.choice)
+    return msgspec.structs.replace(definition, mark=declared.group.mark)
 
 
 class OwnGroup(msgspec.Struct, frozen=True):
@@ -77,11 +90,29 @@ def own_groups(servers: Iterable[CherryServer], pools: ManagedPools) -> tuple[Ow
             named.setdefault(name, []).append(server)
     groups = []
     for name, members in sorted(named.items()):
-        marks = [server.tags.get(MANAGED_TAG, "") for server in members]
-        mark = next((mark for mark in marks if pools.is_own(name, mark)), "")
-        managed = pools.managed(name, mark, choice_of_server(members[0]))
-        groups.append(OwnGroup(name, managed, taken=not mark))
+        own = [server for server in members if pools.is_own(name, mark_of(server))]
+        first = min(own or members, key=lambda server: server.id)
+        managed = pools.managed(name, mark_of(first), choice_of_server(first))
+        groups.append(OwnGroup(name, managed, taken=not own))
     return tuple(groups)
+
+
+def own_sizes(
+    servers: Iterable[CherryServer], except_group: str, pools: ManagedPools
+) -> tuple[OwnSize, ...]:
+    """Return the sizes of all own groups but one, one for each server. servers: those that are
+    counted. Raises ProviderError."""
+    sizes = []
+    for server in servers:
+        name, mark = server.tags.get(POOL_TAG, ""), mark_of(server)
+        if name != except_group and mark and pools.is_own(name, mark):
+            sizes.append(OwnSize(pools.choice_in(name, mark, choice_of_server(server)), 1))
+    return tuple(sizes)
+
+
+def mark_of(server: CherryServer) -> str:
+    """Return the mark of a server, "" if it has none."""
+    return server.tags.get(MANAGED_TAG, "")
 
 
 def choice_of_server(server: CherryServer) -> MachineChoice:
@@ -100,7 +131,7 @@ def plan_of(entry: CatalogueEntry) -> CherryPlan:
 
 def refuse_taken(group: str, servers: Iterable[CherryServer], pools: ManagedPools) -> None:
     """Raise InvalidRequest if servers of an own group exist, none of them with its mark."""
-    marks = [server.tags.get(MANAGED_TAG, "") for server in servers]
+    marks = [mark_of(server) for server in servers]
     if marks and not any(pools.is_own(group, mark) for mark in marks):
         problem = f"servers of pool {group} exist that Outscaler has not ordered"
         raise InvalidRequest(problem, code=NAME_TAKEN)

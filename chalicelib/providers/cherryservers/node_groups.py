@@ -7,14 +7,14 @@ error and does not affect the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGroup
+from chalicelib.model.managed_group import MachineChoice
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import instant
-from chalicelib.policy.settings.managed_pools import Market
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
 from chalicelib.providers.cherryservers.decoding import (
     CLUSTER_TAG,
@@ -32,12 +32,12 @@ from chalicelib.providers.cherryservers.instances import (
 )
 from chalicelib.providers.cherryservers.managed_groups import (
     OwnGroup,
-    managed_definition,
     own_groups,
     plan_of,
 )
 from chalicelib.providers.cherryservers.node_template import (
     POOL_LABEL,
+    amount_of,
     hourly,
     make_template,
     price_unit,
@@ -46,7 +46,12 @@ from chalicelib.providers.cherryservers.pool_definition import Definition, finge
 from chalicelib.providers.kit.base import Observation
 from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Throttled, Transient
 from chalicelib.providers.kit.group_builder import GroupBuilder, instance_state
-from chalicelib.providers.kit.managed_pools import candidate_group, pool_of, with_kernel
+from chalicelib.providers.kit.managed_pools import (
+    candidate_group,
+    pool_of,
+    with_kernel,
+    with_outdated,
+)
 
 _NO_LABEL = (
     "its cloud-init does not set the label pool, which a new node is expected to have: pods that "
@@ -69,8 +74,11 @@ def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
     the list cannot be read."""
     servers = context.servers()
     own = _own_groups(context, servers)
-    names = [bounds.name for bounds in context.settings.groups]
-    definitions, problems = _definitions(context, [*names, *(group.name for group in own)])
+    choices: dict[str, MachineChoice | None] = {
+        **{bounds.name: None for bounds in context.settings.groups},
+        **{group.name: group.managed.choice for group in own},
+    }
+    definitions, problems = _definitions(context, choices)
     for name, definition in definitions.items():
         if doubt := servers.doubt(definition):
             problems[name] = f"its servers are not known: {doubt}"
@@ -97,15 +105,15 @@ def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
 
 
 def _definitions(
-    context: CherryContext, groups: Iterable[str]
+    context: CherryContext, choices: Mapping[str, MachineChoice | None]
 ) -> tuple[dict[str, Definition], dict[str, str]]:
     """Return the definitions of groups, and why others have none; raises ProviderError if none can
-    be read."""
+    be read. choices: group -> its machines if it is an own one."""
     definitions: dict[str, Definition] = {}
     problems: dict[str, str] = {}
-    for name in groups:
+    for name, choice in choices.items():
         try:
-            definitions[name] = context.definition(name)
+            definitions[name] = context.definition(name, choice)
         except InvalidRequest as mistake:
             if mistake.code != "Definition":
                 raise
@@ -129,26 +137,16 @@ def _own_group(
     builder: _CherryGroupBuilder, context: CherryContext, own: OwnGroup, definition: Definition
 ) -> NodeGroup:
     """Return an own group that exists. It grows no further than stock and limits allow, and not at
-    all once it is no candidate."""
-    candidate = context.managed.candidates.get(own.name)
+    all once its declaration does not allow it."""
     choice = own.managed.choice
-    real = msgspec.structs.replace(
-        definition,
-        plan=choice.instance_type,
-        region=choice.zone,
-        spot=choice.market == Market.SPOT,
-    )
-    group = builder.build(CherryBounds(own.name, 0, 0), real)
+    candidate = context.managed.growable(own.name, choice) if not own.managed.retiring else None
+    group = builder.build(CherryBounds(own.name, 0, 0), definition)
     most = group.target
     if candidate is not None:
-        stock = candidate.machine.stock
-        most = candidate.pool.limits.nodes if stock is None else group.target + stock
-    instances = tuple(
-        msgspec.structs.replace(
-            instance, outdated=own.managed.retiring if instance.outdated else ""
-        )
-        for instance in group.instances
-    )
+        stock, limit = candidate.machine.stock, candidate.pool.limits.nodes
+        most = limit if stock is None else min(limit, group.target + stock)
+    most = max(most, group.target)
+    instances = with_outdated(group.instances, own.managed.retiring)
     return msgspec.structs.replace(
         group, max=most, instances=instances, pool=pool_of(choice.declaration), managed=own.managed
     )
@@ -164,7 +162,10 @@ def _candidates(context: CherryContext, existing: Collection[str]) -> tuple[Node
     for name, candidate in pools.candidates.items():
         if name in existing:
             continue
-        definition = managed_definition(context.definitions, pools, name)
+        try:
+            definition = context.definition(name, candidate.group.choice)
+        except InvalidRequest:
+            continue  # the vendor calls the type or the region by a name that no order can have
         reserve = with_kernel(context.settings.reserve, candidate.machine.entry.memory)
         template = make_template(definition, plan_of(candidate.machine.entry), reserve)
         groups.append(
@@ -221,7 +222,7 @@ class _CherryGroupBuilder(GroupBuilder):
         self, context: CherryContext, servers: ServerList, nodes: Sequence[Node], plans: _Plans
     ) -> None:
         super().__init__(PROVIDER)
-        self._settings = context.settings
+        self._settings, self._is_own = context.settings, context.is_managed
         self._servers = servers
         self._plans = plans
         self._now = context.now()
@@ -234,7 +235,7 @@ class _CherryGroupBuilder(GroupBuilder):
         current = fingerprint(definition)
         instances = tuple(self._instance(server, definition, current) for server in members)
         plan, unread = self._plans.of(definition.plan)
-        template = None if unread else make_template(definition, plan, self._settings.reserve)
+        template = None if unread else make_template(definition, plan, self._reserve(bounds, plan))
         if template is not None:
             for warning in template.warnings:
                 self._warn_once(bounds.name, warning)
@@ -265,6 +266,14 @@ class _CherryGroupBuilder(GroupBuilder):
             spot=definition.spot,
             restarts=True,
         )
+
+    def _reserve(self, bounds: CherryBounds, plan: CherryPlan | None) -> Mapping[str, int]:
+        """Return what a node of a pool reserves; one of an own group as much as of the candidate
+        that it was, so that it holds the pods for which it was opened."""
+        if plan is None or not self._is_own(bounds.name):
+            return self._settings.reserve
+        memory = amount_of(plan.specs.memory.total, plan.specs.memory.unit) or 0
+        return with_kernel(self._settings.reserve, memory)
 
     def _members(self, group: str, definition: Definition) -> list[CherryServer]:
         """Return the servers of a pool, and report those that are doubtful."""

@@ -49,7 +49,6 @@ from chalicelib.providers.cherryservers.instances import (
     belongs,
     control_plane,
 )
-from chalicelib.providers.cherryservers.managed_groups import refuse_taken
 from chalicelib.providers.cherryservers.node_template import stock_of
 from chalicelib.providers.cherryservers.pool_definition import (
     Definition,
@@ -89,7 +88,7 @@ def scale_up(context: CherryContext, operation: Operation) -> Outcome:
         operation.spec.from_size,
         operation.spec.to_size,
     )
-    maximum = context.bounds(group).max
+    maximum = context.bounds(group, operation.spec.choice).max
     order = _order(context, operation)
     progress = read_progress(operation, order.count)
     if progress is not None:
@@ -99,15 +98,12 @@ def scale_up(context: CherryContext, operation: Operation) -> Outcome:
         except (Throttled, Transient) as error:
             return step.retry_later(error)
         return step.send(lot, script) if script is not None else step.follow()
-    servers = context.servers(context.definition(group))
-    if context.is_managed(group):
-        members = servers.members(order.definition)
-        refuse_taken(group, members, context.managed)
-        others = context.declared_nodes(order.definition, servers)
-        context.managed.check(operation, others)
+    servers = context.servers(order.definition)
+    context.refuse_foreign(order.definition, servers)
     existing = order.existing(servers, {})
     if len(existing) == order.count:
         return Succeeded(_facts(operation, order.count))
+    context.check_managed(operation, servers)
     size = _size(
         context, order, servers, frozenset(server.id for server in existing.values()), from_size
     )
@@ -127,9 +123,7 @@ def has_requested(context: CherryContext, operation: Operation) -> bool:
     progress = read_progress(operation, order.count) or Progress()
     if progress.made or progress.unsure or (progress.lot and progress.interrupted(operation)):
         return True
-    return bool(
-        order.existing(context.servers(context.definition(operation.spec.group)), progress.made)
-    )
+    return bool(order.existing(context.servers(order.definition), progress.made))
 
 
 def decrease_target(context: CherryContext, operation: Operation) -> Outcome:
@@ -157,7 +151,8 @@ def _order(context: CherryContext, operation: Operation) -> Order:
     sizes = f"from {operation.spec.from_size} to {operation.spec.to_size}"
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"{sizes} does not increase the size")
-    order = Order(context.definition(operation.spec.group), operation)
+    spec = operation.spec
+    order = Order(context.definition(spec.group, spec.choice), operation)
     if operation.spec.from_size < 0 or order.count > MOST:
         raise InvalidRequest(f"{sizes} is more than {MOST} machines at once")
     return order
@@ -201,7 +196,7 @@ class _ScaleUp:
         """List the servers, update the progress with those found, and return the servers to order
         now and their script; None if there are none. An error that prevents further orders does not
         end a scale-up that has bought something: its servers are searched for first."""
-        self._servers = self._context.servers(self._context.definition(self._operation.spec.group))
+        self._servers = self._context.servers(self._order.definition)
         self._existing = self._order.existing(self._servers, self._progress.made)
         progress = self._progress.with_made(self._existing)
         if not self._fresh:
@@ -263,6 +258,8 @@ class _ScaleUp:
         lot = [number for number in self._progress.lot if number in still_open]
         if not lot:
             return lot
+        # the announced progress is data of the operation, so it does not show that it was checked
+        self._context.check_managed(self._operation, self._servers)
         size = _size(
             self._context, self._order, self._servers, frozenset(), self._maximum - len(lot)
         )

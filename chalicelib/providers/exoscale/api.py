@@ -159,9 +159,7 @@ class ExoscaleApi:
     def scale_pool(self, pool: str, size: int) -> Work:
         """Set the size of a standalone Instance Pool; for a smaller size the vendor chooses
         the instances to delete."""
-        body = {"size": _checked_size(size)}
-        call = self._change("PUT", f"{_pool_path(pool)}:scale", body, safe=True)
-        return decoding.read_change(self._rest.send(call))
+        return self._change("PUT", f"{_pool_path(pool)}:scale", _size_body(size), safe=True)
 
     def evict_pool(self, pool: str, instances: Sequence[str]) -> Work:
         """Remove these members from a standalone Instance Pool and destroy them; its
@@ -170,9 +168,8 @@ class ExoscaleApi:
 
     def scale_nodepool(self, cluster: str, nodepool: str, size: int) -> Work:
         """Like scale_pool, for a Nodepool, whose hidden pool belongs to SKS."""
-        path, body = _nodepool_path(cluster, nodepool), {"size": _checked_size(size)}
-        call = self._change("PUT", f"{path}:scale", body, safe=True)
-        return decoding.read_change(self._rest.send(call))
+        path = f"{_nodepool_path(cluster, nodepool)}:scale"
+        return self._change("PUT", path, _size_body(size), safe=True)
 
     def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
         """Like evict_pool, for a Nodepool."""
@@ -187,19 +184,19 @@ class ExoscaleApi:
         for reference in nodepool.references:
             checked(reference.id, "object that the Nodepool names")
         path = f"/sks-cluster/{checked(cluster_id, 'SKS cluster')}/nodepool"
-        return decoding.read_change(self._rest.send(self._change("POST", path, nodepool)))
+        return self._change("POST", path, msgspec.json.encode(nodepool), safe=False)
 
     def delete_nodepool(self, cluster_id: str, nodepool_id: str) -> Work:
         """Delete a Nodepool with all instances that it has by then; the vendor takes no condition.
         Sent once: after Transient the caller reads whether it still exists. Raises NotFound if it
         does not."""
-        call = self._change("DELETE", _nodepool_path(cluster_id, nodepool_id))
-        return decoding.read_change(self._rest.send(call))
+        return self._change("DELETE", _nodepool_path(cluster_id, nodepool_id), b"", safe=False)
 
     def reboot(self, instance: str) -> Work:
         """Restart an instance; not repeated automatically."""
-        call = self._change("PUT", f"/instance/{checked(instance, 'instance')}:reboot")
-        return decoding.read_change(self._rest.send(call))
+        return self._change(
+            "PUT", f"/instance/{checked(instance, 'instance')}:reboot", b"", safe=False
+        )
 
     # -- transport
 
@@ -207,8 +204,9 @@ class ExoscaleApi:
         ids = list(dict.fromkeys(checked(name, "instance") for name in instances))
         if not ids:
             raise InvalidRequest("there is no instance to evict", code="Id")
-        call = self._change("PUT", f"{path}:evict", {"instances": ids})
-        return decoding.read_change(self._rest.send(call))
+        return self._change(
+            "PUT", f"{path}:evict", msgspec.json.encode({"instances": ids}), safe=False
+        )
 
     def _list(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
         try:
@@ -231,16 +229,15 @@ class ExoscaleApi:
             )
         )
 
-    def _change(
-        self, method: str, path: str, body: object = None, *, safe: bool = False
-    ) -> VendorRequest:
-        """Return the request of a change. body: None for a change without one. safe: it may be
-        repeated, because it is absolute."""
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        content = b"" if body is None else msgspec.json.encode(body)
-        return VendorRequest(method, self._root + path, headers, {}, content, safe)
+    def _change(self, method: str, path: str, content: bytes, *, safe: bool) -> Work:
+        """Send a change and return its operation. content: JSON, empty for a change without a
+        body."""
+        headers = {"Accept": "application/json"} | (
+            {"Content-Type": "application/json"} if content else {}
+        )
+        return decoding.read_change(
+            self._rest.send(VendorRequest(method, self._root + path, headers, {}, content, safe))
+        )
 
 
 def _pool_path(pool: str) -> str:
@@ -253,7 +250,7 @@ def _nodepool_path(cluster: str, nodepool: str) -> str:
     )
 
 
-def _checked_size(size: int) -> int:
+def _size_body(size: int) -> bytes:
     if size < 0:
         raise InvalidRequest(f"a size of {size} cannot be", code="Size")
-    return size
+    return msgspec.json.encode({"size": size})

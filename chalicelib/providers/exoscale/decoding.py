@@ -88,8 +88,9 @@ Refs = Annotated[tuple[Ref, ...], msgspec.Meta(max_length=100)]  # documented: a
 
 
 class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
-    """A Nodepool of an SKS cluster. kubelet_max_pods 0: the default. disk_size: GiB. is_partial:
-    a field could not be decoded and is empty, so a copy of the pool would differ from it."""
+    """A Nodepool of an SKS cluster. kubelet_max_pods 0: the default. disk_size: GiB. created_at:
+    ISO 8601. is_partial: a field could not be decoded and is empty, so a copy of the pool would
+    differ from it."""
 
     id: str
     name: Name = ""
@@ -102,6 +103,7 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
     kubelet_max_pods: Count = 0
     labels: dict[str, str] | None = None
     taints: dict[str, ExoscaleTaint] | None = None
+    created_at: Name = ""
     description: Name = ""
     instance_prefix: Name = ""
     public_ip_assignment: Name = ""
@@ -222,10 +224,12 @@ _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
     ),
     Nodepool: ("id", "name", "state", "size", "instance-pool", "instance-type", "disk-size"),
 }
+_IDENTIFYING = ("labels",)  # the mark of a group that Outscaler has made is among them
 # The fields that only a copy of a Nodepool needs: one that cannot be decoded must not cost the
 # labels and taints.
 _ONLY_COPIED = frozenset(
     {
+        "created-at",
         "description",
         "instance-prefix",
         "public-ip-assignment",
@@ -316,7 +320,7 @@ def _pools(response: VendorResponse, items: list[Any], kind: type[S]) -> tuple[S
 def _without_size(item: dict[str, Any], kind: type[S]) -> S:
     """Return a pool with its readable fields and the size NO_SIZE."""
     readable = {"id": item["id"]}
-    for field in _ESSENTIAL[kind]:
+    for field in (*_ESSENTIAL[kind], *_IDENTIFYING):
         try:
             msgspec.convert(readable | {field: item[field]}, kind)
         except (KeyError, msgspec.ValidationError):

@@ -434,7 +434,7 @@ def _sized_group(context: ExoscaleContext, pool: ExoscalePool) -> SizedGroup:
 
     def lower(size: int) -> InProgress:
         check_settled(pool)
-        return context.set_size(pool, size)
+        return requested(context.resizer(pool)(size))
 
     return SizedGroup(pool.title, pool.target, floors, lower)
 

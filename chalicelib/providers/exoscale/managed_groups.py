@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.catalogue import CatalogueEntry
-from chalicelib.model.managed_group import PREFIX, MachineChoice, Managed
+from chalicelib.model.managed_group import PREFIX, MachineChoice, Managed, is_own_name
 from chalicelib.policy.settings.managed_pools import ManagedPool, Market
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds
 from chalicelib.providers.exoscale.decoding import (
@@ -24,15 +24,16 @@ from chalicelib.providers.exoscale.decoding import (
     SksCluster,
 )
 from chalicelib.providers.exoscale.node_template import make_template
-from chalicelib.providers.exoscale.zone import ExoscalePool, Zone
+from chalicelib.providers.exoscale.zone import DELETING, ExoscalePool, Zone
 from chalicelib.providers.kit.errors import InvalidRequest
 from chalicelib.providers.kit.managed_pools import (
     MARK,
     MARKET_LABEL,
     POOL_LABEL,
     CopySource,
+    GroupCandidate,
     ManagedPools,
-    PoolCandidate,
+    OwnSize,
     with_kernel,
 )
 from chalicelib.providers.kit.node_template import GroupTemplate
@@ -130,7 +131,7 @@ def _taints(pool: ManagedPool, nodepool: Nodepool) -> list[tuple[str, ExoscaleTa
     return [(taint.key, ExoscaleTaint(taint.value, taint.effect)) for taint in pool.taints]
 
 
-def new_nodepool(candidate: PoolCandidate, original: OriginalNodepool) -> NewNodepool:
+def new_nodepool(candidate: GroupCandidate, original: OriginalNodepool) -> NewNodepool:
     """Return the Nodepool that opens a candidate, with one machine: the vendor makes none without.
     It is grown once it is known to exist, so that a second creation costs one machine at most."""
     pool, nodepool, entry = candidate.pool, original.nodepool, candidate.machine.entry
@@ -157,7 +158,7 @@ def new_nodepool(candidate: PoolCandidate, original: OriginalNodepool) -> NewNod
 
 
 def candidate_template(
-    candidate: PoolCandidate, original: OriginalNodepool, zone: str, reserve: Mapping[str, int]
+    candidate: GroupCandidate, original: OriginalNodepool, zone: str, reserve: Mapping[str, int]
 ) -> GroupTemplate:
     """Return the node of a group that does not exist yet."""
     new, entry = new_nodepool(candidate, original), candidate.machine.entry
@@ -195,18 +196,26 @@ class OwnPool(msgspec.Struct, frozen=True):
 
 
 def own_pools(pools: Iterable[ExoscalePool], managed: ManagedPools) -> tuple[OwnPool, ...]:
-    """Return the Nodepools that Outscaler has made for the cluster. Of several with one name the
-    one with most machines is used, then the one with the lowest id. Raises Transient."""
-    by_name: dict[str, list[OwnPool]] = {}
+    """Return the Nodepools that Outscaler has made for the cluster, without those that are being
+    deleted. Of several with one name the first in the order of find_own is used. Raises
+    Transient."""
+    by_name: dict[str, list[tuple[Nodepool, OwnPool]]] = {}
     for pool in pools:
-        mark = mark_of(pool.nodepool)
-        if pool.name.startswith(PREFIX) and managed.is_own(pool.name, mark):
-            by_name.setdefault(pool.name, []).append(OwnPool(pool, mark))
+        mark, nodepool = mark_of(pool.nodepool), pool.nodepool
+        if nodepool is not None and not pool.ending and managed.is_own(pool.name, mark):
+            by_name.setdefault(pool.name, []).append((nodepool, OwnPool(pool, mark)))
     own: list[OwnPool] = []
     for _, same in sorted(by_name.items()):
-        same.sort(key=lambda own_pool: (-own_pool.pool.target, own_pool.pool.id))
-        own += [same[0], *(msgspec.structs.replace(other, second=True) for other in same[1:])]
+        same.sort(key=lambda pair: _first_used(pair[0]))
+        own.append(same[0][1])
+        own += [msgspec.structs.replace(other, second=True) for _, other in same[1:]]
     return tuple(own)
+
+
+def _first_used(nodepool: Nodepool) -> tuple[int, str, str]:
+    """Return the place of a Nodepool among those of one name: the one with most machines is used,
+    then the elder."""
+    return -nodepool.size, nodepool.created_at, nodepool.id
 
 
 def mark_of(nodepool: Nodepool | None) -> str:
@@ -214,12 +223,21 @@ def mark_of(nodepool: Nodepool | None) -> str:
     return (nodepool.labels or {}).get(MARK, "") if nodepool is not None else ""
 
 
-def own_bounds(pool: ExoscalePool, managed: ManagedPools) -> ExoscaleBounds:
-    """Return the bounds of an own group. One that is no candidate any more does not grow. Raises
-    ProviderError."""
-    candidate = managed.candidates.get(pool.own_name)
-    most = candidate.pool.limits.nodes if candidate is not None else pool.target
-    return ExoscaleBounds(pool.name, 0, max(most, pool.target))
+def is_foreign(nodepool: Nodepool | None, managed: ManagedPools) -> bool:
+    """Return whether a Nodepool has the name or the mark of an own group and is none of ours,
+    because its mark was taken away or is another cluster's. Raises Transient."""
+    if nodepool is None:
+        return False
+    mark = mark_of(nodepool)
+    if not mark and not is_own_name(nodepool.name):
+        return False
+    return not managed.is_own(nodepool.name, mark)
+
+
+def own_bounds(pool: ExoscalePool) -> ExoscaleBounds:
+    """Return the bounds of an own group, with which it only shrinks. How far it grows is decided
+    where it is known that it may (with_marks, opening.py)."""
+    return ExoscaleBounds(pool.name, 0, max(0, pool.target))
 
 
 def with_own_names(zone: Zone, managed: ManagedPools) -> tuple[Zone, tuple[OwnPool, ...]]:
@@ -234,16 +252,89 @@ def with_own_names(zone: Zone, managed: ManagedPools) -> tuple[Zone, tuple[OwnPo
     return msgspec.structs.replace(zone, pools=pools), own
 
 
+def choice_of_nodepool(
+    nodepool: Nodepool, zone: str, managed: ManagedPools, type_names: Mapping[str, str]
+) -> MachineChoice:
+    """Return the machines of an own Nodepool; the type is "" if its name is not known. type_names:
+    by the ids of instance types. Raises ProviderError."""
+    type_id = nodepool.instance_type.id
+    name = type_names.get(type_id) or managed.type_by_id(type_id)
+    market = (nodepool.labels or {}).get(MARKET_LABEL, "") or Market.ON_DEMAND.value
+    choice = MachineChoice("", name, zone, market)
+    return managed.choice_in(nodepool.name, mark_of(nodepool), choice)
+
+
 def managed_of(
-    own: OwnPool, zone: str, type_names: Mapping[str, str], managed: ManagedPools
+    own: OwnPool,
+    zone: str,
+    type_names: Mapping[str, str],
+    managed: ManagedPools,
+    originals: Mapping[str, OriginalNodepool | str],
 ) -> Managed:
-    """Return what is known of an own group. type_names: by the ids of instance types. Raises
-    ProviderError."""
+    """Return what is known of an own group. type_names: by the ids of instance types. originals:
+    what the declarations copy, by their names. Raises ProviderError."""
     nodepool = own.pool.nodepool
-    type_id = nodepool.instance_type.id if nodepool is not None else ""
-    choice = MachineChoice("", type_names.get(type_id, type_id), zone, Market.ON_DEMAND.value)
+    assert nodepool is not None, "own groups are Nodepools"
+    choice = choice_of_nodepool(nodepool, zone, managed, type_names)
     known = managed.managed(own.pool.name, own.mark, choice)
-    return msgspec.structs.replace(known, retiring=SECOND) if own.second else known
+    if own.second:
+        return msgspec.structs.replace(known, retiring=SECOND)
+    declared = managed.declared(own.pool.name, known.choice)
+    if known.retiring or declared is None:
+        return known
+    changed = changed_fields(nodepool, declared, originals[declared.pool.name])
+    return msgspec.structs.replace(known, retiring=changed_by_hand(changed) if changed else "")
+
+
+def changed_by_hand(fields: Iterable[str]) -> str:
+    """Return that somebody has changed these fields of a group."""
+    return f"changed by hand: {', '.join(fields)}"
+
+
+def changed_fields(
+    nodepool: Nodepool, candidate: GroupCandidate, original: OriginalNodepool | str
+) -> tuple[str, ...]:
+    """Return what of an own Nodepool is not as it was made: its mark says that it is what the
+    declaration wants, so somebody has changed it since. original: what the declaration copies;
+    without it, or if a field could not be decoded, nothing is known to be changed."""
+    if isinstance(original, str) or nodepool.is_partial:
+        return ()
+    made = new_nodepool(candidate, original)
+    type_id = made.instance_type.id or nodepool.instance_type.id
+    rows = (
+        ("labels", nodepool.labels or {}, made.labels),
+        ("taints", nodepool.taints or {}, made.taints),
+        ("instance type", nodepool.instance_type.id, type_id),
+        ("disk", nodepool.disk_size, made.disk_size),
+        ("security groups", _ids(nodepool.security_groups), _ids(made.security_groups)),
+        ("private networks", _ids(nodepool.private_networks), _ids(made.private_networks)),
+        (
+            "anti-affinity groups",
+            _ids(nodepool.anti_affinity_groups),
+            _ids(made.anti_affinity_groups),
+        ),
+        ("max pods", nodepool.kubelet_max_pods, made.kubelet_max_pods),
+    )
+    return tuple(field for field, present, wanted in rows if present != wanted)
+
+
+def _ids(references: Iterable[Ref]) -> frozenset[str]:
+    return frozenset(reference.id.lower() for reference in references)
+
+
+def own_sizes(
+    clusters: Iterable[SksCluster], except_id: str, zone: str, managed: ManagedPools
+) -> tuple[OwnSize, ...]:
+    """Return the sizes of all own groups but one. except_id: of its Nodepool, "" for none. Raises
+    ProviderError."""
+    return tuple(
+        OwnSize(choice_of_nodepool(nodepool, zone, managed, {}), max(0, nodepool.size))
+        for cluster in clusters
+        for nodepool in cluster.nodepools
+        if nodepool.id != except_id
+        and nodepool.state != DELETING
+        and managed.is_own(nodepool.name, mark_of(nodepool))
+    )
 
 
 def find_own(
@@ -255,12 +346,12 @@ def find_own(
         (cluster, nodepool)
         for cluster in clusters
         for nodepool in cluster.nodepools
-        if nodepool.name == group and nodepool.state != "deleting"
+        if nodepool.name == group and nodepool.state != DELETING
     ]
     own = [pair for pair in same if managed.is_own(group, mark_of(pair[1]))]
     if same and not own:
         raise InvalidRequest(
             f"a Nodepool {group} exists that Outscaler has not made", code=NAME_TAKEN
         )
-    own.sort(key=lambda pair: (-pair[1].size, pair[1].id))
+    own.sort(key=lambda pair: _first_used(pair[1]))
     return own[0] if own else None

@@ -46,6 +46,7 @@ from chalicelib.providers.exoscale.managed_groups import (
     candidate_template,
     copied,
     find_own,
+    is_foreign,
     managed_of,
     own_bounds,
     with_own_names,
@@ -68,8 +69,18 @@ from chalicelib.providers.kit.group_builder import (
     placeholder_handle,
     placeholders,
 )
-from chalicelib.providers.kit.managed_pools import ManagedPools, candidate_group, pool_of
+from chalicelib.providers.kit.managed_pools import (
+    ManagedPools,
+    candidate_group,
+    pool_of,
+    with_kernel,
+    with_outdated,
+)
 
+_FOREIGN = (
+    "has the name or the mark of a group that Outscaler has made, but not for this cluster, or its "
+    "label outscaler.dev/managed was changed: it is left alone; name it in nodeGroups to scale it"
+)
 _MOST_FORMER_TYPES = 5  # instance types of members alone that are read, for their names
 _CHANGING = frozenset({"migrating"})  # states in which the vendor works on a machine that stays
 _BROKEN = InstanceError(
@@ -113,7 +124,8 @@ def observe(
         *(builder.build(selection) for selection in selections),
         *(builder.unread(pool, why) for pool, why in sorted(zone.unread.items())),
     )
-    groups = builder.with_marks(groups, own, managed)
+    clusters = zone.clusters or ()
+    groups = builder.with_marks(groups, own, managed, clusters)
     if not managed.pools:
         return Observation(groups, tuple(builder.gaps))
     if zone.clusters is None:
@@ -331,7 +343,8 @@ class _ExoscaleSelector:
         managed: ManagedPools,
     ) -> None:
         self._zone, self._settings, self._node_counts = zone, settings, node_counts
-        self._own, self._managed = {each.pool.id for each in own}, managed
+        self._own = {each.pool.id for each in own}
+        self._foreign = {pool.id for pool in zone.pools if is_foreign(pool.nodepool, managed)}
         self._pools = [pool for pool in zone.pools if not pool.ending]
         self._by_exact_name = _by_name(
             (name, pool) for pool in self._pools for name in pool.exact_names
@@ -355,8 +368,7 @@ class _ExoscaleSelector:
         self._resolve_entries()
         for pool in self._pools:
             if pool.id in self._own:
-                bounds = own_bounds(pool, self._managed)
-                self._chosen[pool.id] = ExoscaleSelection(pool, bounds)
+                self._chosen[pool.id] = ExoscaleSelection(pool, own_bounds(pool))
         self._discover()
         return tuple(self._chosen.values())
 
@@ -439,6 +451,9 @@ class _ExoscaleSelector:
         about those that do not."""
         for pool in sorted(self._pools, key=lambda pool: (pool.name, pool.id)):
             if pool.id in self._chosen:
+                continue
+            if pool.id in self._foreign:
+                self.warnings.append((pool.id, f"{pool.title} {_FOREIGN}"))
                 continue
             count, error = self._node_counts.get(pool.id, 0), self._ambiguous.get(pool.id, "")
             if (error and count) or self._is_group(pool, count):
@@ -580,7 +595,7 @@ class _ExoscaleGroupBuilder(GroupBuilder):
         if sizes.doubt:
             self.warn(pool.id, sizes.doubt)
         template = make_template(
-            pool, self._types, self._settings.zone, self._settings.reserve, self._types_problem
+            pool, self._types, self._settings.zone, self._reserve(pool), self._types_problem
         )
         instances = _instances(pool, self._zone, self._names, selection.held, self._types)
         for warning in (
@@ -617,17 +632,30 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             busy=pool.being_changed,
         )
 
+    def _reserve(self, pool: ExoscalePool) -> Mapping[str, int]:
+        """Return what a node of a pool reserves; one of an own group as much as of the candidate
+        that it was, so that it holds the pods for which it was opened."""
+        instance_type = self._types.get(type_of(pool))
+        if not pool.own_name or instance_type is None:
+            return self._settings.reserve
+        return with_kernel(self._settings.reserve, instance_type.memory)
+
     def with_marks(
-        self, groups: Iterable[NodeGroup], own: Iterable[OwnPool], managed: ManagedPools
+        self,
+        groups: Iterable[NodeGroup],
+        own: Iterable[OwnPool],
+        managed: ManagedPools,
+        clusters: Sequence[SksCluster],
     ) -> tuple[NodeGroup, ...]:
-        """Return the groups; own ones with their declaration, price and stock. Raises
+        """Return the groups; own ones with their declaration, price and maximum. Raises
         ProviderError."""
         type_names = {
             id_: f"{kind.family}.{kind.size}"
             for id_, kind in self._types.items()
             if kind is not None
         }
-        stored = managed.shelf.read()
+        stored, setting = managed.shelf.last(), self._settings.sks_cluster
+        originals = {pool.name: copied(pool, clusters, setting) for pool in managed.pools}
         of_pool = {each.pool.group_id: each for each in own}
         marked = []
         for group in groups:
@@ -635,22 +663,22 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             if each is None:
                 marked.append(group)
                 continue
-            state = managed_of(each, self._settings.zone, type_names, managed)
-            candidate = None if each.second else managed.candidates.get(group.id)
-            outdated = "; ".join(filter(None, (state.retiring,)))
+            state = managed_of(each, self._settings.zone, type_names, managed, originals)
+            candidate = None
+            if not state.retiring:
+                candidate = managed.growable(group.id, state.choice)
+            most = candidate.pool.limits.nodes if candidate is not None else 0
+            price = managed.price_of(state.choice)
             marked.append(
                 msgspec.structs.replace(
                     group,
-                    max=group.max if candidate is not None else group.target,
+                    max=max(most, group.target),
                     pool=pool_of(state.choice.declaration),
                     managed=state,
-                    instances=tuple(
-                        msgspec.structs.replace(instance, outdated=outdated)
-                        for instance in group.instances
-                    ),
-                    price=candidate.machine.price if candidate is not None else 0.0,
-                    currency=stored.catalogue.currency if stored is not None else "",
-                    priced_at=stored.read_at if stored is not None else 0.0,
+                    instances=with_outdated(group.instances, state.retiring),
+                    price=price,
+                    currency=stored.catalogue.currency if stored is not None and price else "",
+                    priced_at=stored.read_at if stored is not None and price else 0.0,
                 )
             )
         return tuple(marked)
@@ -664,9 +692,12 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             return ()
         used = {nodepool.name for cluster in clusters for nodepool in cluster.nodepools}
         settings = self._settings
+        originals = {
+            pool.name: copied(pool, clusters, settings.sks_cluster) for pool in managed.pools
+        }
         groups = []
         for name, candidate in managed.candidates.items():
-            original = copied(candidate.pool, clusters, settings.sks_cluster)
+            original = originals[candidate.pool.name]
             if isinstance(original, str):
                 continue
             if name in used:

@@ -1,10 +1,13 @@
 """Scales up groups of Outscaler's own, and opens those that do not exist yet.
 
-    check        the policy allows this group, of this size and price
     look         list by name and mark
-    found        grow it as any other group; of the machine that came with it nothing is undone
+    check        the policy allows this group, of this size and price
+    found        compare it with what it was made as, and grow it as any other group; of the machine
+                 that came with it nothing is undone. If its creation has failed: failed, too
     not found    an operation is pending          poll again
                  the operation has failed         failed, with its class
+                 the operation has succeeded      look again for five minutes, then failed: it is
+                                                  not made again, because it exists or was deleted
                  a creation was sent              look again for a minute, in case it appears late
                  otherwise                        create it with one machine, then look
 
@@ -14,17 +17,20 @@ is lost, or the function ends, one machine too many is made at most.
 
 from __future__ import annotations
 
-from chalicelib.model.managed_group import is_own_name
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds
 from chalicelib.providers.exoscale import scale_up as growth
 from chalicelib.providers.exoscale.decoding import Nodepool
 from chalicelib.providers.exoscale.managed_groups import (
     MANAGED_CHANGED,
+    OriginalNodepool,
+    changed_by_hand,
+    changed_fields,
     copied,
     find_own,
-    mark_of,
     new_nodepool,
+    own_sizes,
 )
 from chalicelib.providers.exoscale.scale_up import (
     WORK,
@@ -35,53 +41,54 @@ from chalicelib.providers.exoscale.scale_up import (
     known_work,
     poll_later,
 )
+from chalicelib.providers.exoscale.zone import CREATING
 from chalicelib.providers.kit.errors import InvalidRequest, NotFound, Transient, Unknown
-from chalicelib.providers.kit.managed_pools import PoolCandidate, same_declaration
+from chalicelib.providers.kit.managed_pools import GroupCandidate
+from chalicelib.providers.kit.sized_group import check_sizes, counted
 
 CREATIONS, LOOKS = "creations", "looks for it"
 """Keys of an operation's data: creations that were sent, and looks since the last one."""
 _LOOKS, _LOOK_EVERY = 6, 10.0  # looks for a group, and the seconds between two
+_LOOKS_FOR_MADE = 30  # where the vendor says that it has made the group
 _MOST_CREATIONS = 3
 
 
 def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
-    if not is_own_name(operation.spec.group):
-        return growth.scale_up(context, operation)
+    check_sizes(operation)
     clusters = context.api.clusters()
     context.listed.note(clusters)
-    others = sum(
-        nodepool.size
-        for cluster in clusters
-        for nodepool in cluster.nodepools
-        if nodepool.name != operation.spec.group
-        and same_declaration(mark_of(nodepool), operation.spec.choice)
-    )
-    candidate = context.managed.check(operation, others)
     own = find_own(operation.spec.group, clusters, context.managed)
+    own_id = own[1].id if own is not None else ""
+    sizes = own_sizes(clusters, own_id, context.settings.zone, context.managed)
+    candidate = context.managed.check(operation, sizes, exists=own is not None)
     if own is None:
         return _open(context, operation, candidate)
-    _verify(own[1], candidate)
-    if WORK in operation.status.data and is_pending(known_work(context, operation)):
-        return poll_later(operation, f"Nodepool {own[1].name} is being made")
-    return growth.scale_up(context, _from_present_size(operation, own[1]))
+    nodepool = own[1]
+    _verify(context, nodepool, candidate)
+    if CREATIONS in operation.status.data:
+        work = known_work(context, operation)
+        if work is not None and has_failed(work):
+            return failure(f"Nodepool {nodepool.name}", work, {"created": 0, WORK: work.id})
+        if is_pending(work):
+            return poll_later(operation, f"Nodepool {nodepool.name} is being made")
+    if nodepool.state == CREATING:
+        return poll_later(operation, f"Nodepool {nodepool.name} is being made")
+    bounds = ExoscaleBounds(nodepool.name, 0, candidate.pool.limits.nodes)
+    return growth.scale_up(context, _from_present_size(operation, nodepool), bounds)
 
 
 def poll(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Report the progress of a scale-up. Raises ProviderError."""
-    if not is_own_name(operation.spec.group):
-        return growth.poll_growth(context, operation)
     if CREATIONS in operation.status.data:
         own = find_own(operation.spec.group, context.api.clusters(), context.managed)
         if own is None or own[1].size != operation.spec.to_size:
             return scale_up(context, operation)
-    return growth.poll_growth(context, operation)
+    return growth.poll_growth(context, operation, scale_up)
 
 
 def has_requested(context: ExoscaleContext, operation: Operation) -> bool:
     """Return whether a group was created or has the requested size. Raises ProviderError."""
-    if not is_own_name(operation.spec.group):
-        return growth.has_requested(context, operation)
     if CREATIONS in operation.status.data:
         return True
     try:
@@ -96,17 +103,21 @@ def _from_present_size(operation: Operation, nodepool: Nodepool) -> Operation:
     return operation.with_spec(from_size=1) if is_new and operation.spec.to_size > 1 else operation
 
 
-def _verify(nodepool: Nodepool, candidate: PoolCandidate) -> None:
-    """Raise InvalidRequest if a group has other machines than its name says."""
-    expected = candidate.machine.entry.vendor_id
-    if nodepool.instance_type.id and nodepool.instance_type.id != expected:
-        raise InvalidRequest(
-            f"Nodepool {nodepool.name} has another instance type than it was made with",
-            code=MANAGED_CHANGED,
-        )
+def _verify(context: ExoscaleContext, nodepool: Nodepool, candidate: GroupCandidate) -> None:
+    """Raise InvalidRequest if a group is not what it was made as."""
+    original = _original(context, candidate)
+    changed = changed_fields(nodepool, candidate, original)
+    if changed:
+        problem = f"Nodepool {nodepool.name} was {changed_by_hand(changed)}"
+        raise InvalidRequest(problem, code=MANAGED_CHANGED)
 
 
-def _open(context: ExoscaleContext, operation: Operation, candidate: PoolCandidate) -> Outcome:
+def _original(context: ExoscaleContext, candidate: GroupCandidate) -> OriginalNodepool | str:
+    """Return the Nodepool that a group is a copy of, or why it cannot be copied."""
+    return copied(candidate.pool, context.listed.get(), context.settings.sks_cluster)
+
+
+def _open(context: ExoscaleContext, operation: Operation, candidate: GroupCandidate) -> Outcome:
     """Create a group, or look whether an earlier creation has come about."""
     data, title = operation.status.data, f"Nodepool {operation.spec.group}"
     work = known_work(context, operation)
@@ -114,20 +125,24 @@ def _open(context: ExoscaleContext, operation: Operation, candidate: PoolCandida
         return failure(title, work, {"created": 0, WORK: work.id})
     if is_pending(work):
         return poll_later(operation, f"{title} is being made")
-    creations, looks = int(data.get(CREATIONS, "0")), int(data.get(LOOKS, "0"))
-    if creations and looks < _LOOKS:
+    creations, looks = counted(operation, CREATIONS), counted(operation, LOOKS)
+    # one that the vendor has reported as made exists, or somebody has deleted it since
+    is_made = work is not None and work.state == "success"
+    if creations and looks < (_LOOKS_FOR_MADE if is_made else _LOOKS):
         progress = {**data, CREATIONS: str(creations), LOOKS: str(looks + 1)}
         return _look_again(progress, f"{title} is not listed yet")
+    if is_made:
+        return Failed(NotFound.__name__, f"{title} was made and is not listed")
     if creations >= _MOST_CREATIONS:
         return Failed(Unknown.__name__, f"{title} was created {creations} times and is not listed")
     return _create(context, operation, candidate, creations + 1)
 
 
 def _create(
-    context: ExoscaleContext, operation: Operation, candidate: PoolCandidate, number: int
+    context: ExoscaleContext, operation: Operation, candidate: GroupCandidate, number: int
 ) -> Outcome:
     """Send a creation. number: of creations that the operation has sent, this one included."""
-    original = copied(candidate.pool, context.listed.get(), context.settings.sks_cluster)
+    original = _original(context, candidate)
     if isinstance(original, str):
         raise InvalidRequest(original, code="CopySourceGone")
     progress = {CREATIONS: str(number), LOOKS: "0"}

@@ -13,7 +13,7 @@ from chalicelib.model.node import Node
 from chalicelib.net.vendor_hosts import EXOSCALE_PRICES
 from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
-from chalicelib.providers.exoscale import node_groups
+from chalicelib.providers.exoscale import node_groups, opening
 from chalicelib.providers.exoscale.api import PRICE_LIST, ExoscaleApi
 from chalicelib.providers.exoscale.catalogue import catalogue_currency, read_catalogue
 from chalicelib.providers.exoscale.closing import remove_group
@@ -27,8 +27,12 @@ from chalicelib.providers.exoscale.delete_nodes import (
 )
 from chalicelib.providers.exoscale.error_mapping import error_for
 from chalicelib.providers.exoscale.managed_groups import ListedClusters, copied, source_of
-from chalicelib.providers.exoscale.opening import has_requested, poll, scale_up
-from chalicelib.providers.exoscale.scale_up import ExoscaleContext
+from chalicelib.providers.exoscale.scale_up import (
+    ExoscaleContext,
+    has_requested,
+    poll_growth,
+    scale_up,
+)
 from chalicelib.providers.kit.base import (
     BaseProvider,
     Connection,
@@ -85,14 +89,14 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass."""
 
     name = PROVIDER
-    scale_up = change(scale_up)
-    poll_scale_up = change(poll)
+    scale_up = change(scale_up, opening.scale_up)
+    poll_scale_up = change(poll_growth, opening.poll)
     delete_nodes = change(delete_nodes)
     delete_together = joint_change(delete_together)
     decrease_target = change(decrease_target)
     restart = change(restart)
     remove_group = change(remove_group)
-    has_requested = question(has_requested)
+    has_requested = question(has_requested, opening.has_requested)
     cancel_delete = question(cancel_delete)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:

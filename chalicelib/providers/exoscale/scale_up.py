@@ -25,6 +25,7 @@ change ends its step with the operation's id in the data, and each later poll is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -36,8 +37,10 @@ from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import Quota, Work
 from chalicelib.providers.exoscale.error_mapping import work_error
 from chalicelib.providers.exoscale.managed_groups import (
+    NAME_TAKEN,
     ListedClusters,
     find_own,
+    is_foreign,
     mark_of,
     own_bounds,
 )
@@ -84,7 +87,8 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
 
     def pool(self, group: str) -> ExoscalePool:
         """Return the current pool with its Nodepool. Raises NotFound also for one that is being
-        deleted, Unknown for one whose numbers cannot be decoded."""
+        deleted, Unknown for one whose numbers cannot be decoded, InvalidRequest for one that
+        another Outscaler has made."""
         if is_own_name(group):
             pool = self._own_pool(group)
         else:
@@ -96,6 +100,9 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
             raise Unknown(pool.unreadable, code="Shape")
         if pool.ending:
             raise NotFound(f"{pool.title} is being deleted")
+        if not self._named(pool) and is_foreign(pool.nodepool, self.managed):
+            text = f"{pool.title} has the name or the mark of an own group, and is none of ours"
+            raise InvalidRequest(text, code=NAME_TAKEN)
         return pool
 
     def _own_pool(self, group: str) -> ExoscalePool:
@@ -113,20 +120,20 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
         """Return the policy's bounds of a pool. The pass has verified that a bare name means this
         pool. If it were another cluster's, no change would have been planned."""
         if is_own_name(pool.name) and self.managed.is_own(pool.name, mark_of(pool.nodepool)):
-            return own_bounds(pool, self.managed)
+            return own_bounds(pool)
+        return self._named(pool)
+
+    def _named(self, pool: ExoscalePool) -> ExoscaleBounds | None:
         exact = (entry for entry in self.settings.groups if entry.name in pool.exact_names)
         return next(exact, None) or next(
             (entry for entry in self.settings.groups if entry.name == pool.name), None
         )
 
-    def set_size(self, pool: ExoscalePool, size: int) -> InProgress:
-        """Set the size with the call for its kind of pool; raises ProviderError."""
-        work = (
-            self.api.scale_nodepool(*_owner(pool), size)
-            if pool.is_sks
-            else self.api.scale_pool(pool.id, size)
-        )
-        return requested(work)
+    def resizer(self, pool: ExoscalePool) -> Callable[[int], Work]:
+        """Return the call that sets the size of this kind of pool; it raises ProviderError."""
+        if pool.is_sks:
+            return partial(self.api.scale_nodepool, *_owner(pool))
+        return partial(self.api.scale_pool, pool.id)
 
     def evict(self, pool: ExoscalePool, instances: Sequence[str]) -> Work:
         """Remove these members with the call for its kind of pool; raises ProviderError."""
@@ -199,12 +206,15 @@ def failure(title: str, work: Work, facts: Mapping[str, str | int]) -> Failed:
 # -- scale-up
 
 
-def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Scale from from_size to to_size; idempotent. Raises ProviderError."""
+def scale_up(
+    context: ExoscaleContext, operation: Operation, checked_bounds: ExoscaleBounds | None = None
+) -> Outcome:
+    """Scale from from_size to to_size; idempotent. checked_bounds: of a group that Outscaler has
+    made, after the policy was found to allow its growth. Raises ProviderError."""
     spec = operation.spec
     check_sizes(operation)
     pool = context.pool(spec.group)
-    bounds = context.bounds(pool)
+    bounds = checked_bounds or context.bounds(pool)
     if bounds is not None and bounds.max is not None and spec.to_size > bounds.max:
         raise InvalidRequest(
             f"{pool.title}: {spec.to_size} is above the policy's maximum {bounds.max}"
@@ -219,7 +229,7 @@ def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     if bounds is None or bounds.max is None:
         _check_quota(context, operation, pool)
     try:
-        return context.set_size(pool, spec.to_size)
+        return requested(context.resizer(pool)(spec.to_size))
     except InvalidRequest as error:
         raise _quota_error(context, operation, pool, error) from None
 
@@ -229,16 +239,20 @@ def has_requested(context: ExoscaleContext, operation: Operation) -> bool:
     return context.pool(operation.spec.group).target == operation.spec.to_size
 
 
-def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Report the progress of the change; raises ProviderError. If the operation is unknown, the
-    scale-up is called again and finds its result."""
+def poll_growth(
+    context: ExoscaleContext,
+    operation: Operation,
+    again: Callable[[ExoscaleContext, Operation], Outcome] = scale_up,
+) -> Outcome:
+    """Report the progress of the change; raises ProviderError. again: the scale-up, which is called
+    if the operation is unknown, and finds its result."""
     work = known_work(context, operation)
     if is_pending(work):
         return _wait_for_machines(
             operation, f"operation {operation.status.data[WORK]} is under way"
         )
     if work is None and LOOKS not in operation.status.data:
-        return scale_up(context, operation)
+        return again(context, operation)
     pool = context.pool(operation.spec.group)
     if work is not None and has_failed(work):
         return failure(pool.title, work, _facts(operation, pool))

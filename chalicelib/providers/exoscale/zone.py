@@ -56,12 +56,14 @@ INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
 POOL_BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "destroying"})
 NODEPOOL_BUSY = frozenset({"creating", "scaling", "updating", "renewing-token", "deleting"})
 SUSPENDED = "suspended"
+CREATING, DELETING = "creating", "deleting"
+"""States of a Nodepool that is being made, and of one that is going."""
 # Busy states that no request of Outscaler causes. Their duration is unknown,
 # so the group is skipped.
-_FOREIGN_CHANGES = frozenset({"creating", "updating", "renewing-token"})
+_FOREIGN_CHANGES = frozenset({CREATING, "updating", "renewing-token"})
 # Pools and Nodepools that create and delete nothing: missing instances do not appear.
 _SETTLED = frozenset({"running", "degraded", SUSPENDED, ERROR})
-_ENDING = frozenset({"destroying", "deleting"})
+_ENDING = frozenset({"destroying", DELETING})
 # States of a pool in which evicted members may still be listed while they are being deleted.
 _SHRINKING = frozenset({"scaling-down", "updating", "destroying", "scaling", "deleting"})
 

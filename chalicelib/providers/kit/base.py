@@ -17,7 +17,7 @@ import msgspec
 from chalicelib.model.catalogue import Catalogue
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.managed_group import PoolSelection
+from chalicelib.model.managed_group import PoolSelection, is_own_name
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Outcome
@@ -267,12 +267,16 @@ class BaseProvider(Generic[C]):
 
 def change(
     function: Callable[[C, Operation], Outcome],
+    own: Callable[[C, Operation], Outcome] | None = None,
 ) -> Callable[[BaseProvider[C], Operation], Outcome]:
     """Return a method that makes a change. function: raises ProviderError, or BadInput for a
-    configuration error; the method returns or raises what `failure` makes of it."""
+    configuration error; the method returns or raises what `failure` makes of it. own: in place of
+    it for groups of spec.managedPools, None if it changes them too."""
 
     def method(self: BaseProvider[C], operation: Operation) -> Outcome:
         try:
+            if own is not None and is_own_name(operation.spec.group):
+                return own(self.context, operation)
             return function(self.context, operation)
         except (BadInput, ProviderError) as error:
             return self.failure(error)
@@ -301,12 +305,16 @@ def joint_change(
 
 def question(
     function: Callable[[C, Operation], bool],
+    own: Callable[[C, Operation], bool] | None = None,
 ) -> Callable[[BaseProvider[C], Operation], bool]:
     """Return a method that answers a question about a change, or undoes it. function: raises
-    ProviderError, or BadInput for a configuration error, which is InvalidRequest."""
+    ProviderError, or BadInput for a configuration error, which is InvalidRequest. own: see
+    change."""
 
     def method(self: BaseProvider[C], operation: Operation) -> bool:
         try:
+            if own is not None and is_own_name(operation.spec.group):
+                return own(self.context, operation)
             return function(self.context, operation)
         except BadInput as error:
             raise InvalidRequest(str(error)) from error

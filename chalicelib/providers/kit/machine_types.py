@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -84,9 +84,19 @@ def _missing(
     return NO_STOCK if stock == 0 else ""
 
 
-def first_failure(requirements: Requirements, entry: CatalogueEntry) -> str:
-    """Return the key of the first requirement that a type does not meet, "" if it meets all."""
-    return next((key for key, meets in CHECKS if not meets(requirements, entry)), "")
+def first_failure(
+    requirements: Requirements, entry: CatalogueEntry, keys: Collection[str] = ()
+) -> str:
+    """Return the key of the first requirement that a type does not meet, "" if it meets all. keys:
+    of the requirements that are checked, all if empty."""
+    return next(
+        (
+            key
+            for key, meets in CHECKS
+            if (not keys or key in keys) and not meets(requirements, entry)
+        ),
+        "",
+    )
 
 
 def _named(patterns: Sequence[str], name: str) -> bool:
@@ -131,3 +141,5 @@ CHECKS: tuple[tuple[str, Callable[[Requirements, CatalogueEntry], bool]], ...] =
     ),
 )
 """Requirements in the order in which they are checked, by their keys."""
+KNOWN_BY_NAME = frozenset({"types", "zones"})
+"""Those that can be checked for a type of which only the name is known."""

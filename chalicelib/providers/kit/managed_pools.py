@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.catalogue import CatalogueEntry
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.group import NodeGroup, Pool
+from chalicelib.model.group import Instance, InstanceState, NodeGroup, Pool
 from chalicelib.model.managed_group import (
     PREFIX,
     MachineChoice,
@@ -27,10 +28,11 @@ from chalicelib.model.managed_group import (
 )
 from chalicelib.model.operation import Operation
 from chalicelib.model.resources import MEMORY
-from chalicelib.policy.settings.managed_pools import ManagedPool
+from chalicelib.policy.settings.managed_pools import ManagedPool, Market
 from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf
-from chalicelib.providers.kit.errors import InvalidRequest, Transient
+from chalicelib.providers.kit.errors import InvalidRequest, OutOfStock, ProviderError, Transient
 from chalicelib.providers.kit.machine_types import (
+    KNOWN_BY_NAME,
     Machine,
     Selection,
     first_failure,
@@ -53,6 +55,8 @@ MISSING = "no catalogue has been read yet"
 DECLARATION_GONE = "its declaration is gone"
 OTHER_DEFINITION = "its declaration says something else of its nodes now"
 _NAMESPACES, _IDENTITY = "/api/v1/namespaces", "kube-system"
+_DAY = 86400.0
+_ROUNDING = 1e-6  # of a sum of prices
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -93,12 +97,21 @@ class CopySource(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class PoolCandidate(msgspec.Struct, frozen=True):
-    """A group that may be opened or grown."""
+class GroupCandidate(msgspec.Struct, frozen=True):
+    """A group that may be opened or grown. The machine of a group that is only grown is as the last
+    catalogue knows it: its price is 0.0 if that has none."""
 
     pool: ManagedPool
     machine: Machine
     group: ManagedGroup
+
+
+class OwnSize(msgspec.Struct, frozen=True):
+    """The size of an own group that exists. choice: with its declaration. nodes: those to come
+    included."""
+
+    choice: MachineChoice
+    nodes: int = 0
 
 
 class ManagedPools:
@@ -124,36 +137,45 @@ class ManagedPools:
         return self._read_uid()
 
     @cached_property
-    def candidates(self) -> Mapping[str, PoolCandidate]:
-        """The candidates by the names of their groups. Raises ProviderError."""
-        by_name: dict[str, PoolCandidate] = {}
+    def candidates(self) -> Mapping[str, GroupCandidate]:
+        """The groups that may be opened, and those of them that are open already, by their names.
+        Raises ProviderError."""
+        by_name: dict[str, GroupCandidate] = {}
         for pool in self.pools:
             source = self.source_of(pool)
             for machine in self._selection_of(pool).machines:
                 group = ManagedGroup(self.cluster, choice_of(pool, machine), source.definition)
-                by_name[group.name] = PoolCandidate(pool, machine, group)
+                by_name[group.name] = GroupCandidate(pool, machine, group)
         return by_name
 
     def selections(self) -> tuple[PoolSelection, ...]:
         """Return what is left of the catalogue for each declaration. Raises ProviderError."""
-        stored = self.shelf.read()
+        stored = self.shelf.last()
         views = []
         for pool in self.pools:
             selection = self._selection_of(pool)
-            problem = self.source_of(pool).problem or ("" if stored is not None else MISSING)
             view = PoolSelection(
                 pool.name,
                 pool.provider,
                 selection.offered,
                 selection.failed,
                 len(selection.machines),
-                problem=problem,
+                problem=self.source_of(pool).problem or self._why_no_catalogue(),
             )
             if stored is not None:
                 currency, read_at = stored.catalogue.currency, stored.read_at
                 view = msgspec.structs.replace(view, currency=currency, read_at=read_at)
             views.append(view)
         return tuple(views)
+
+    def _why_no_catalogue(self) -> str:
+        """Return why nothing can be opened by the catalogue, "" if it can be used."""
+        stored = self.shelf.last()
+        if stored is None:
+            return MISSING
+        if self.shelf.read() is not None:
+            return ""
+        return f"the catalogue is {self.shelf.age(stored) / _DAY:.0f} days old"
 
     def source_of(self, pool: ManagedPool) -> CopySource:
         """Return what a declaration copies. Raises ProviderError."""
@@ -171,67 +193,166 @@ class ManagedPools:
             self._selections[pool.name] = selection
         return self._selections[pool.name]
 
+    # -- groups that exist
+
     def is_own(self, name: str, mark: str) -> bool:
         """Return whether a group with this name is Outscaler's, of this cluster. Raises
         Transient."""
         return name.startswith(PREFIX) and is_own_mark(self.cluster, name, mark)
 
-    def managed(self, name: str, mark: str, choice: MachineChoice) -> Managed:
-        """Return what is known of an own group that exists. choice: its machines as the vendor
-        reports them; the declaration is the mark's. Raises ProviderError."""
+    def choice_in(self, name: str, mark: str, choice: MachineChoice) -> MachineChoice:
+        """Return the machines of an own group with their declaration: the one whose definition
+        gives this name, otherwise one that the mark may name, or the text in the mark. choice:
+        without it. Raises ProviderError."""
         candidate = self.candidates.get(name)
         if candidate is not None:
-            return Managed(candidate.group.choice, exists=True)
+            return candidate.group.choice
         short = declaration_in(mark)
-        pool = next((pool for pool in self.pools if short_declaration(pool.name) == short), None)
-        declaration = pool.name if pool is not None else short
-        own = msgspec.structs.replace(choice, declaration=declaration)
-        return Managed(own, exists=True, retiring=self._why_retiring(name, own, pool))
+        named = [pool for pool in self.pools if short_declaration(pool.name) == short]
+        own = [msgspec.structs.replace(choice, declaration=pool.name) for pool in named]
+        current = [each for each in own if self.declared(name, each) is not None]
+        other = msgspec.structs.replace(choice, declaration=short)
+        return next(iter((*current, *own, other)))
 
-    def _why_retiring(self, name: str, choice: MachineChoice, pool: ManagedPool | None) -> str:
+    def managed(self, name: str, mark: str, choice: MachineChoice) -> Managed:
+        """Return what is known of an own group that exists. choice: its machines as the vendor
+        reports them, an empty type if that is not known; the declaration is the mark's. Raises
+        ProviderError."""
+        own = self.choice_in(name, mark, choice)
+        if name in self.candidates:
+            return Managed(own, exists=True)
+        return Managed(own, exists=True, retiring=self._why_retiring(name, own))
+
+    def _why_retiring(self, name: str, choice: MachineChoice) -> str:
         """Return why a group that is no candidate never grows again; "" where its type is only not
         for sale now, or nothing is known."""
+        pool = self._pool_of(choice)
         if pool is None:
             return DECLARATION_GONE
-        source = self.source_of(pool)
-        if source.problem:
+        if self.source_of(pool).problem or not choice.instance_type:
             return ""
-        if ManagedGroup(self.cluster, choice, source.definition).name != name:
+        if self.declared(name, choice) is None:
             return OTHER_DEFINITION
-        stored = self.shelf.read()
-        entries = stored.catalogue.entries if stored is not None else ()
-        wanted = _located(pool, source).requirements
-        names = choice.instance_type, choice.zone
-        entry = next((entry for entry in entries if (entry.name, entry.zone) == names), None)
-        failed = first_failure(wanted, entry) if entry is not None else ""
-        if choice.market not in wanted.markets:
-            failed = "markets"
+        failed = self._failed(pool, choice)
         return f"its declaration no longer allows its machines: {failed}" if failed else ""
 
-    def check(self, operation: Operation, others: int = 0) -> PoolCandidate:
-        """Return the candidate that a scale-up opens or grows. others: nodes of the declaration's
-        other groups. Raises InvalidRequest if the policy does not allow it."""
+    def _failed(self, pool: ManagedPool, choice: MachineChoice) -> str:
+        """Return the requirement that the machines of a group do not meet, as far as they are
+        known; "" if they meet all."""
+        wanted = _located(pool, self.source_of(pool)).requirements
+        if choice.market not in wanted.markets:
+            return "markets"
+        entry = self._entry_of(choice)
+        if entry is not None:
+            return first_failure(wanted, entry)
+        return first_failure(wanted, _unknown(choice), KNOWN_BY_NAME)
+
+    def declared(self, name: str, choice: MachineChoice) -> GroupCandidate | None:
+        """Return the group that a declaration makes of these machines, None if its name is another
+        one, because the declaration is gone or says something else of its nodes. Raises
+        ProviderError."""
+        pool = self._pool_of(choice)
+        source = self.source_of(pool) if pool is not None else CopySource()
+        if pool is None or source.problem:
+            return None
+        group = ManagedGroup(self.cluster, choice, source.definition)
+        if group.name != name:
+            return None
+        entry, price = self._entry_of(choice), self.price_of(choice)
+        market = Market(choice.market) if choice.market in tuple(Market) else Market.ON_DEMAND
+        return GroupCandidate(pool, Machine(entry or _unknown(choice), market, price), group)
+
+    def growable(self, name: str, choice: MachineChoice) -> GroupCandidate | None:
+        """Return an own group that exists and may grow, None if it may not. A catalogue that is
+        too old, or gone, opens no group, but existing ones grow on: their machines are known to be
+        what the declaration wants. Raises ProviderError."""
+        candidate = self.candidates.get(name)
+        if candidate is not None:
+            return candidate
+        known = self.declared(name, choice)
+        if known is None or self.shelf.read() is not None or self._failed(known.pool, choice):
+            return None
+        has_limit = known.pool.limits.cost_per_hour is not None
+        return None if has_limit and not known.machine.price else known
+
+    def price_of(self, choice: MachineChoice) -> float:
+        """Return the price of a node an hour by the last catalogue, 0.0 if it is not known. Raises
+        ProviderError."""
+        stored, entry, pool = self.shelf.last(), self._entry_of(choice), self._pool_of(choice)
+        if stored is None or entry is None:
+            return 0.0
+        price = entry.spot_price if choice.market == Market.SPOT else entry.price
+        disk_gib = (pool.disk or self.source_of(pool).disk_gib) if pool is not None else 0
+        return 0.0 if price is None else price + disk_gib * (stored.catalogue.disk_price or 0.0)
+
+    def type_by_id(self, vendor_id: str) -> str:
+        """Return the name of the type that the vendor's API calls by this id, "" if the last
+        catalogue has none."""
+        stored = self.shelf.last()
+        entries = stored.catalogue.entries if stored is not None and vendor_id else ()
+        return next((entry.name for entry in entries if entry.vendor_id == vendor_id), "")
+
+    def _pool_of(self, choice: MachineChoice) -> ManagedPool | None:
+        return next((pool for pool in self.pools if pool.name == choice.declaration), None)
+
+    def _entry_of(self, choice: MachineChoice) -> CatalogueEntry | None:
+        return self._entries.get((choice.instance_type, choice.zone))
+
+    @cached_property
+    def _entries(self) -> Mapping[tuple[str, str], CatalogueEntry]:
+        """The rows of the last catalogue."""
+        stored = self.shelf.last()
+        entries = stored.catalogue.entries if stored is not None else ()
+        return {(entry.name, entry.zone): entry for entry in entries}
+
+    # -- before a change
+
+    def check(
+        self, operation: Operation, sizes: Iterable[OwnSize], *, exists: bool
+    ) -> GroupCandidate:
+        """Return the group that a scale-up opens or grows. sizes: the other own groups. exists: the
+        vendor has it. Raises InvalidRequest if the policy does not allow it, OutOfStock if only the
+        catalogue has none of its machines, and other ProviderErrors."""
         spec = operation.spec
-        candidate = self.candidates.get(spec.group)
-        if candidate is None or candidate.group.choice != spec.choice:
-            raise _not_in_policy(f"no declaration allows the group {spec.group}")
-        limits, machine = candidate.pool.limits, candidate.machine
-        nodes = spec.to_size + others
-        if nodes > limits.nodes:
-            raise _not_in_policy(f"{nodes} nodes are above limits.nodes {limits.nodes}")
-        cost = spec.to_size * machine.price
-        if limits.cost_per_hour is not None and cost > limits.cost_per_hour:
-            most = limits.cost_per_hour
-            raise _not_in_policy(f"{cost:.4f} an hour is above limits.costPerHour {most:g}")
+        choice, name = spec.choice, spec.group
+        declared = self.declared(name, choice) if choice is not None else None
+        if declared is None or choice is None:
+            raise _not_in_policy(f"no declaration allows the group {name}")
+        failed = self._failed(declared.pool, choice)
+        if failed:
+            raise _not_in_policy(f"the declaration does not allow the machines of {name}: {failed}")
+        candidate = self.growable(name, choice) if exists else self.candidates.get(name)
+        if candidate is None:
+            raise self._why_no_candidate(declared)
+        self._check_limits(candidate, spec.to_size, sizes)
         return candidate
 
+    def _why_no_candidate(self, candidate: GroupCandidate) -> ProviderError:
+        """Return why a group that its declaration allows may not be opened or grown now."""
+        pool, machine = candidate.pool, candidate.machine
+        name, most = candidate.group.name, pool.requirements.max_price
+        if most is not None and machine.price > most:
+            return _not_in_policy(f"{machine.price:.4f} an hour is above maxPrice {most:g}")
+        if problem := self._why_no_catalogue():
+            return _not_in_policy(f"the group {name} cannot be judged: {problem}")
+        text = f"the catalogue has none of {machine.entry.name} in {machine.entry.zone} now"
+        return OutOfStock(text, code="Catalogue")
 
-def same_declaration(mark: str, choice: MachineChoice | None) -> bool:
-    """Return whether a group with this mark is of the declaration of a choice."""
-    declaration = declaration_in(mark)
-    if choice is None or not declaration:
-        return False
-    return short_declaration(choice.declaration) == declaration
+    def _check_limits(self, candidate: GroupCandidate, size: int, sizes: Iterable[OwnSize]) -> None:
+        """Raise InvalidRequest if a group of this size is too much, together with the others of
+        its declaration. Those whose price is not known do not count as costs."""
+        pool, limits = candidate.pool, candidate.pool.limits
+        others = [own for own in sizes if own.choice.declaration == pool.name]
+        nodes = size + sum(own.nodes for own in others)
+        if nodes > limits.nodes:
+            raise _not_in_policy(f"{nodes} nodes are above limits.nodes {limits.nodes}")
+        if limits.cost_per_hour is None:
+            return
+        cost = size * candidate.machine.price
+        cost += sum(own.nodes * self.price_of(own.choice) for own in others)
+        if cost > limits.cost_per_hour + _ROUNDING:
+            most = limits.cost_per_hour
+            raise _not_in_policy(f"{cost:.4f} an hour is above limits.costPerHour {most:g}")
 
 
 def choice_of(pool: ManagedPool, machine: Machine) -> MachineChoice:
@@ -247,7 +368,7 @@ def pool_of(declaration: str) -> Pool:
 
 
 def candidate_group(
-    candidate: PoolCandidate, template: GroupTemplate, currency: str, read_at: float
+    candidate: GroupCandidate, template: GroupTemplate, currency: str, read_at: float
 ) -> NodeGroup:
     """Return a group that does not exist yet, of which any number of nodes can be bought that
     stock and limits allow."""
@@ -268,6 +389,18 @@ def candidate_group(
     )
 
 
+def with_outdated(instances: Iterable[Instance], retiring: str) -> tuple[Instance, ...]:
+    """Return the instances of an own group. They are outdated by what retires the group, and by
+    nothing else: image and user data of what it copies change all the time. retiring: see
+    Managed."""
+    return tuple(
+        msgspec.structs.replace(
+            instance, outdated="" if instance.state is InstanceState.DELETING else retiring
+        )
+        for instance in instances
+    )
+
+
 def with_kernel(reserve: Mapping[str, int], memory: int) -> dict[str, int]:
     """Return a reserve, as of template_node, with what the kernel of an unknown machine keeps.
     memory: bytes of the machine."""
@@ -280,6 +413,11 @@ def _located(pool: ManagedPool, source: CopySource) -> ManagedPool:
         return pool
     requirements = msgspec.structs.replace(pool.requirements, zones=source.zones)
     return msgspec.structs.replace(pool, requirements=requirements)
+
+
+def _unknown(choice: MachineChoice) -> CatalogueEntry:
+    """Return the entry of a type of which only the name is known."""
+    return CatalogueEntry(choice.instance_type, "", choice.zone, 0, 0)
 
 
 def _not_in_policy(problem: str) -> InvalidRequest:

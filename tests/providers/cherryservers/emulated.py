@@ -12,6 +12,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
 from chalicelib.model.outcome import InProgress, Outcome
+from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.policy.vendors.cherryservers import read_settings
 from chalicelib.providers.cherryservers.api import CherryApi, open_api
 from chalicelib.providers.cherryservers.decoding import CreateServer
@@ -46,9 +47,15 @@ class EmulatedCloud(CherryBench):
     about a server, by its id."""
 
     def __init__(
-        self, size: int = 0, *, lag: float = 0.0, delete_lag: float = 0.0, stock: int | None = None
+        self,
+        size: int = 0,
+        *,
+        lag: float = 0.0,
+        delete_lag: float = 0.0,
+        stock: int | None = None,
+        pools: Sequence[ManagedPool] = (),
     ) -> None:
-        super().__init__(lag=lag, delete_lag=delete_lag)
+        super().__init__(lag=lag, delete_lag=delete_lag, pools=pools)
         self.answers: dict[object, dict[str, Any]] = {}
         self.server.edit = lambda body: changed(body, "id", self.answers)
         self.server.front.throttle.limits.clear()

@@ -18,6 +18,7 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.providers import registry
 from chalicelib.providers.cherryservers.pool_definition import fingerprint
 from chalicelib.providers.cherryservers.provider import CherryServers
@@ -47,6 +48,7 @@ from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.operations import ask, new_operation
+from tests.providers.managed import UID, IdentifiedWorkload
 from tests.providers.suite.kubelets import Kubelets
 from tests.providers.suite.provider_fixture import Misfortune, Trouble
 from tests.providers.suite.shared_services import shared
@@ -148,7 +150,7 @@ class CherryBench:
     by which lists are late with new and with deleted servers. default, pools: definitions in
     addition to those that a bench needs; texts: secrets in
     addition to the token. nameless: the cloud controller has not run yet, so that
-    no Node has a providerID.
+    no Node has a providerID. managed_pools: the policy's; uid: of the cluster.
     """
 
     name = "cherryservers"
@@ -163,6 +165,7 @@ class CherryBench:
         lag: float = 0.0,
         delete_lag: float = 0.0,
         prefix: str = PREFIX,
+        pools: Sequence[ManagedPool] = (),
     ) -> None:
         self.lacks, self.differs = dict(_LACKS), dict[str, str]()
         self.clock = ManualClock(START)
@@ -180,6 +183,7 @@ class CherryBench:
         self.settings: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.shared_cache = MemoryCache(self.clock)
+        self.managed_pools, self.uid = tuple(pools), UID
         self._bounds: dict[str, GroupPolicy] = {}
         self._clusters: dict[str, str] = {}
         self.nameless = False
@@ -323,9 +327,10 @@ class CherryBench:
             settings,
             tuple(self._bounds.values()),
             lambda name: self.read_secret(name, wrong=wrong),
-            Workload(self.kube_nodes),
+            IdentifiedWorkload(Workload(self.kube_nodes), self.uid),
             self.clock,
             means=means,
+            pools=self.managed_pools,
         )
 
     def read_secret(self, name: str, *, wrong: bool = False) -> str:

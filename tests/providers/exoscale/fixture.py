@@ -19,6 +19,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.policy.settings.group_policy import GroupPolicy
+from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.policy.vendors.exoscale import read_settings
 from chalicelib.providers import registry
 from chalicelib.providers.exoscale.api import ExoscaleApi
@@ -44,15 +45,16 @@ from infra.emulators.exoscale.models import (
     ExoscalePool,
     Nodepool,
 )
-from infra.emulators.exoscale.server import OPERATIONS, ExoscaleServer
+from infra.emulators.exoscale.server import OPERATIONS, PRICE_LIST, ExoscaleServer
 from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from infra.emulators.vendor_common.http_messages import Incoming, scripted
+from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.operations import ask, new_operation
 from tests.providers.cherryservers.fixture import MemoryCache
 from tests.providers.emulated import OPENED, changed
 from tests.providers.exoscale.wire import START, checker
+from tests.providers.managed import UID, IdentifiedWorkload
 from tests.providers.suite.kubelets import Kubelets
 from tests.providers.suite.provider_fixture import Misfortune, Trouble
 from tests.providers.suite.shared_services import shared
@@ -98,7 +100,8 @@ class ExoscaleFixture:
     addition to those that a bench needs. operations: the operations that the keys' role allows,
     None for all. shared_cache: the cache that its providers share. answers: fields that the
     vendor's answers have about an object, by its id. down: whether the cluster is. theirs: pools
-    whose machines never join.
+    whose machines never join. pools: the policy's managed pools, for which the cache keeps all
+    answers; uid: of the cluster.
     """
 
     name = "exoscale"
@@ -111,6 +114,7 @@ class ExoscaleFixture:
         standalone: bool = False,
         times: ExoscaleDurations | None = None,
         operations: frozenset[str] | None = None,
+        pools: Sequence[ManagedPool] = (),
     ) -> None:
         self.lacks = (
             {"zero": "an Instance Pool keeps one instance at least"}
@@ -126,9 +130,10 @@ class ExoscaleFixture:
         self.zone.limit = -1
         self.server = ExoscaleServer(self.zone, in_process=True)
         self.checker = checker()
-        self.server.front.watches.append(self.checker.watch)
+        self.server.front.watches.append(self._watch)
         self.settings: dict[str, str] = {}
-        self.shared_cache: Cache = OneTimeCache(self.clock)
+        self.pools, self.uid = tuple(pools), UID
+        self.shared_cache: Cache = MemoryCache(self.clock) if pools else OneTimeCache(self.clock)
         self.answers: dict[object, dict[str, Any]] = {}
         self.server.edit = lambda body: changed(body, "id", self.answers)
         self.down = False
@@ -139,6 +144,10 @@ class ExoscaleFixture:
         self._pacer = shared(self.clock)
         self._untrusted: ExoscaleServer | None = None
         self._rotate()
+
+    def _watch(self, incoming: Incoming, response: Answer) -> None:
+        if incoming.path != PRICE_LIST:  # a page of the vendor, and no part of its API
+            self.checker.watch(incoming, response)
 
     def __enter__(self) -> Self:
         self.server.start()
@@ -241,6 +250,8 @@ class ExoscaleFixture:
         """Returns the arguments that a provider is built from. wrong: its secret
         contains another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
+        if self.pools:
+            settings["priceList"] = f"{self.server.url}{PRICE_LIST}"
         means = ProviderServices(
             deployment=LOOPBACK,
             sleep=self._sleep,
@@ -253,9 +264,10 @@ class ExoscaleFixture:
             settings,
             tuple(self._bounds.values()),
             lambda _: self.read_secret(wrong=wrong),
-            Workload(self.nodes),
+            IdentifiedWorkload(Workload(self.nodes), self.uid),
             self.clock,
             means=means,
+            pools=self.pools,
         )
 
     def read_secret(self, *, wrong: bool = False) -> str:

@@ -22,8 +22,8 @@ from chalicelib.providers.kit.managed_pools import (
     MARKET_LABEL,
     POOL_LABEL,
     CopySource,
+    GroupCandidate,
     ManagedPools,
-    PoolCandidate,
     candidate_group,
 )
 from chalicelib.providers.kit.node_template import INSTANCE_TYPE, GroupTemplate, template_node
@@ -147,7 +147,7 @@ def title(group: NodeGroup) -> str:
     return choice.instance_type if choice.zone == "z1" else f"{choice.instance_type}/{choice.zone}"
 
 
-def template_of(candidate: PoolCandidate) -> GroupTemplate:
+def template_of(candidate: GroupCandidate) -> GroupTemplate:
     """The node of a candidate; all of its capacity is for pods."""
     machine = candidate.machine.entry
     labels = {
