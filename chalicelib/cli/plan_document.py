@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.managed_group import MachineChoice
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import (
     ConsolidationReport,
@@ -268,7 +269,15 @@ def next_times(
 FORMS: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
     {
         Reason: _coded,
-        ScaleUp: lambda up: fields(up, "group from to pods", "rules headroom replacement"),
+        MachineChoice: lambda choice: {
+            "declaration": choice.declaration,
+            "type": choice.instance_type,
+            "zone": choice.zone,
+            "market": choice.market,
+        },
+        ScaleUp: lambda up: fields(
+            up, "group from to pods", "rules headroom replacement choice opens price currency"
+        ),
         UnschedulablePods: _unschedulable,
         PodPlacement: _promise,
         IgnoredPods: lambda ignored: fields(ignored, "pods") | _coded(ignored.reason),
