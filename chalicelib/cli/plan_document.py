@@ -132,6 +132,7 @@ def _unschedulable(pods: UnschedulablePods, gaps: Sequence[MissingData] = ()) ->
         **cause_data(why),
         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in by_group},
         "details": {group: [sentence(reason) for reason in reasons] for group, reasons in by_group},
+        **_where_used(more=pods.more),
         "nodes": pods.nodes,
         "against": {text(reason): count for reason, count in pods.against},
         **sureness(pods),

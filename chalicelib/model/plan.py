@@ -71,7 +71,8 @@ class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
     least stands (reasons/no_place.py). nodes: number of existing nodes; against: how many of these
     each scheduler predicate rejects, in the scheduler's way of counting. one_place_among: the pods
     of the plan whose places these may get instead, if there are any. nearest: the number of groups
-    at the beginning of `reasons` that are equally near; 0 in plans of earlier releases."""
+    at the beginning of `reasons` that are equally near; 0 in plans of earlier releases. more: by
+    managed pool, how many groups that could be opened `reasons` leaves out."""
 
     pods: tuple[str, ...]
     reasons: dict[str, tuple[Reason, ...]] = {}
@@ -79,6 +80,7 @@ class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
     against: tuple[tuple[Reason, int], ...] = ()
     one_place_among: Contest | None = None
     nearest: int = 0
+    more: dict[str, int] = {}
 
 
 class IgnoredPods(msgspec.Struct, frozen=True, omit_defaults=True):

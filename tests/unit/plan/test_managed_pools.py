@@ -14,6 +14,7 @@ from chalicelib.policy.settings.managed_pools import (
     PoolLimits,
     Requirements,
 )
+from chalicelib.reasons.no_place import no_place
 from tests.builders import ZONE, even, having, near
 from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entries, entry
 
@@ -230,3 +231,25 @@ def test_pool_30_pods_apart_by_host_get_the_cheapest_machines() -> None:
     case.waiting(3, 1, 1, labels={"app": "web"}, pod_anti_affinity=(apart,))
     plan, _ = case.decided()
     assert case.bought(plan) == {"s2": 3}
+
+
+def test_only_the_three_nearest_machines_of_a_declaration_say_why_not() -> None:
+    types = tuple(entry(f"t{at}", price=0.5 - at / 100) for at in range(9))
+    plan, _ = OfferedCluster(catalogue=types).waiting(1, 64, 4).decided()
+    (unplaced,) = plan.unschedulable
+    assert (len(unplaced.reasons), unplaced.nearest, unplaced.more) == (3, 3, {"general": 6})
+    place = no_place(unplaced)
+    assert "64" in place.cause
+    assert place.others == "6 further machines of general"
+    chosen = OfferedCluster(catalogue=types).managed().candidates
+    assert sorted(chosen[name].machine.price for name in unplaced.reasons) == [0.42, 0.43, 0.44]
+
+
+def test_all_groups_that_a_person_has_made_say_why_not() -> None:
+    case = OfferedCluster()
+    for name in ("a", "b", "c", "d", "e"):
+        case.group(name, max=1, target=1)
+    plan, _ = case.waiting(1, 64, 4).decided()
+    (unplaced,) = plan.unschedulable
+    assert {"a", "b", "c", "d", "e"} <= unplaced.reasons.keys()
+    assert unplaced.more == {"general": 2}
