@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from chalicelib.model.managed_group import PoolSelection
+from chalicelib.model.overview import PoolOverview
 
 _STAGES: Mapping[str, str] = MappingProxyType({"price": "without price", "stock": "out of stock"})
 """Stages after the requirements, in words."""
+
+
+class PoolRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A managed pool; see PoolOverview. next_price, price: an hour; None: nothing could be
+    bought."""
+
+    pool: str
+    provider: str
+    candidates: int
+    open_groups: int
+    live_groups: int
+    nodes: int
+    price: float
+    currency: str
+    next_machine: str
+    next_price: float | None
+    held_by: str
+
+
+def pool_rows(pools: Iterable[PoolOverview]) -> tuple[PoolRow, ...]:
+    """Return the rows of the declarations that a pass saw."""
+    return tuple(
+        PoolRow(
+            pool=pool.name,
+            provider=pool.provider,
+            candidates=pool.candidates,
+            open_groups=pool.open_groups,
+            live_groups=pool.live_groups,
+            nodes=pool.nodes,
+            price=pool.price,
+            currency=pool.currency,
+            next_machine=pool.next_machine,
+            next_price=pool.next_price if pool.next_machine else None,
+            held_by=pool.held,
+        )
+        for pool in pools
+    )
 
 
 def funnel_words(selection: PoolSelection, fitting: int | None = None) -> str:
