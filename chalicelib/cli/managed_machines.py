@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.cli.explain_view import ExplainContext
+from chalicelib.cli.arguments import unfolded
+from chalicelib.cli.explain_view import ExplainContext, Explanation, weakening
 from chalicelib.cli.output import Table
+from chalicelib.cli.plan_document import encoded, fields
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.reasons.text import sentence
+from chalicelib.reasons.words import counted
+from chalicelib.views.cluster_view import coded
 from chalicelib.views.managed_pools import funnel_data, funnel_words
 
 if TYPE_CHECKING:
@@ -54,6 +60,67 @@ def fitting_machines(context: ExplainContext, cls: int) -> FittingMachines:
         cheapest = [_machine_data(group) for group in own[:MOST_CHEAPEST]]
         data.append({**funnel_data(selection, len(own)), "cheapest": cheapest})
     return FittingMachines(tuple(says), tuple(fitting[:MOST_CHEAPEST]), tuple(data))
+
+
+def unopened_machine(context: ExplainContext, name: str) -> Explanation | None:
+    """Explain a group that could be opened, found by its name; None for another one."""
+    candidates = {group.id: group for group in context.case.snapshot.candidates}
+    name = unfolded(name, candidates)
+    group = candidates.get(name)
+    if group is None or group.managed is None:
+        return None
+    choice = group.managed.choice
+    growth = next((up for up in context.plan.scale_ups if up.group == name), None)
+    data: dict[str, Any] = {"verdict": "opens" if growth is not None else "notOpen"}
+    data |= {"declaration": choice.declaration, **_machine_data(group)}
+    start = f"Group {name} is not open: machine {choice.machine} of managed pool"
+    says = [f"{start} {choice.declaration}."]
+    if growth is not None:
+        pods = counted(len(growth.pods), "pod")
+        nodes = counted(growth.nodes, "node")
+        says.append(f"It would be opened now with {nodes}, for {pods}.")
+        data["growth"] = encoded(fields(growth, "from to max pods", "rules headroom replacement"))
+    else:
+        reasons = _why_not_opened(context, name)
+        data["reasons"] = [coded(reason) for reason in reasons]
+        says += [f"{_capital(sentence(reason))}." for reason in reasons]
+        if not reasons:
+            says.append("It could be opened; nothing needs it now, or others are cheaper.")
+    facts = (
+        ("managed pool", choice.declaration),
+        ("type", choice.instance_type),
+        ("zone", choice.zone),
+        ("market", choice.market),
+        ("price an hour", price_of(group)),
+        ("most nodes", str(group.max)),
+    )
+    gaps = weakening(context.plan, removal=False)
+    return Explanation("group", name, tuple(says), data, facts, gaps=gaps)
+
+
+def _why_not_opened(context: ExplainContext, name: str) -> list[Reason]:
+    """Return what keeps a candidate from being opened: limits, a back-off, and a better machine."""
+    from chalicelib.plan.scale_up.candidate_groups import why_skipped
+    from chalicelib.plan.scale_up.finalists import dominating
+    from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
+
+    state = state_of(context)
+    group = state.groups.get(name)
+    if group is None:  # beyond the most candidates of a pass
+        return []
+    reasons = []
+    stop = why_skipped(group, ResourceLimiter(state), state.lacking)
+    if stop is not None:
+        reasons.append(stop)
+    better = dominating(group, state.groups.values())
+    if better is not None and better.group.managed is not None:
+        machine, price = better.group.managed.choice.machine, price_of(better.group)
+        reasons.append(Reason.of(ReasonCode.CANDIDATE_DOMINATED, machine=machine, price=price))
+    return reasons
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def price_of(group: NodeGroup) -> str:
