@@ -21,7 +21,7 @@ KIND = "outscaler/catalogue"
 _MOST_BYTES = 2**25
 _MOST_TYPES = 50_000
 _MOST_CORES, _MOST_MEMORY, _MOST_PRICE = 100_000, 2**50, 1e6
-_REMEDY = "write one with outscaler catalogue exoscale --save catalogue.json"
+_REMEDY = "write one with outscaler catalogue exoscale --policy FILE --save catalogue.json"
 
 
 class SavedCatalogue(msgspec.Struct, frozen=True, rename="camel"):
@@ -113,8 +113,8 @@ def _is_price(price: float | None) -> bool:
 
 
 def parse_requirements(text: str) -> Requirements:
-    """Return requirements from an inline mapping, with or without braces, such as `cpu: 2..8,
-    families: [standard]`. Raises InputErrors, BadInput."""
+    """Return requirements from an inline mapping such as `cpu: 2..8`, with or without braces.
+    Raises InputErrors, BadInput."""
     from chalicelib.policy.diagnostics import Diagnostics
     from chalicelib.policy.schema import nested
     from chalicelib.policy.value_types import UNSET

@@ -86,14 +86,14 @@ def _read(args: argparse.Namespace) -> PlanInputs:
     return case
 
 
-def _no_machine(case: PlanInputs) -> BadInput:
+def _no_machine(inputs: PlanInputs) -> BadInput:
     """Return why nothing could be bought: no catalogue was given, or nothing is left of it."""
-    if case.snapshot.selections:
+    if inputs.snapshot.selections:
         from chalicelib.views.managed_pools import funnel_words
 
-        left = "; ".join(map(funnel_words, case.snapshot.selections))
+        left = "; ".join(map(funnel_words, inputs.snapshot.selections))
         return BadInput("--managed", f"no machine can be bought: {left}", "change requirements")
-    provider = case.policy.managed_pools[0].provider
+    provider = inputs.policy.managed_pools[0].provider
     return BadInput(
         "--catalogue",
         f"is missing: the machines of {provider} are not known here",
@@ -101,19 +101,19 @@ def _no_machine(case: PlanInputs) -> BadInput:
     )
 
 
-def _estimate(case: PlanInputs) -> ManagedEstimate:
+def _estimate(inputs: PlanInputs) -> ManagedEstimate:
     from chalicelib.plan.cost_breakdown import cluster_bill
     from chalicelib.plan.state.cluster_state import build_cluster_state
     from chalicelib.plan.what_if import all_pending
 
-    present = _without_candidates(case.snapshot)
-    now = cluster_bill(build_cluster_state(present, case.policy, case.memory, case.now))
-    policy = msgspec.structs.replace(case.policy, headroom=(), rules=(), node_groups=())
-    empty = all_pending(case.snapshot, case.now, policy.options)
-    inputs = msgspec.structs.replace(case, snapshot=empty, policy=policy, memory=Memory())
-    plan = plan_inputs.decided(inputs).plan
-    bought = _bought(empty, plan, case.now)
-    managed = cluster_bill(build_cluster_state(bought, policy, Memory(), case.now))
+    present = _without_candidates(inputs.snapshot)
+    now = cluster_bill(build_cluster_state(present, inputs.policy, inputs.memory, inputs.now))
+    policy = msgspec.structs.replace(inputs.policy, headroom=(), rules=(), node_groups=())
+    empty = all_pending(inputs.snapshot, inputs.now, policy.options)
+    empty_inputs = msgspec.structs.replace(inputs, snapshot=empty, policy=policy, memory=Memory())
+    plan = plan_inputs.decided(empty_inputs).plan
+    bought = _bought(empty, plan, inputs.now)
+    managed = cluster_bill(build_cluster_state(bought, policy, Memory(), inputs.now))
     return ManagedEstimate(now, plan, managed)
 
 
@@ -142,11 +142,16 @@ def _bought(snapshot: Snapshot, plan: Plan, now: float) -> Snapshot:
     )
 
 
-def _node(template: Node, group: str, number: int, now: float) -> Node:
+def _node(template_node: Node, group: str, number: int, now: float) -> Node:
     name = _name(group, number)
     ready = Condition("Ready", "True")
     return msgspec.structs.replace(
-        template, name=name, uid=name, provider_id=name, conditions=(ready,), created=now - 3600.0
+        template_node,
+        name=name,
+        uid=name,
+        provider_id=name,
+        conditions=(ready,),
+        created=now - 3600.0,
     )
 
 
@@ -212,11 +217,11 @@ def _by_price(plan: Plan) -> list[ScaleUp]:
     return sorted(plan.scale_ups, key=lambda growth: (-growth.price, growth.group))
 
 
-def _machine_row(growth: ScaleUp) -> tuple[str, ...]:
-    choice = growth.choice
+def _machine_row(scale_up: ScaleUp) -> tuple[str, ...]:
+    choice = scale_up.choice
     assert choice is not None
-    price = money(growth.price, growth.currency)
-    return choice.declaration, choice.machine, str(growth.nodes), str(len(growth.pods)), price
+    price = money(scale_up.price, scale_up.currency)
+    return choice.declaration, choice.machine, str(scale_up.nodes), str(len(scale_up.pods)), price
 
 
 def _data(title: str, estimate: ManagedEstimate) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> N
         action="append",
         default=[],
         help=(
-            "machines that managed pools could buy, a file that outscaler catalogue --save wrote; "
+            "machines that managed pools could buy, a file that --save of catalogue wrote; "
             "may be repeated"
         ),
     )

@@ -95,17 +95,17 @@ def _price_of_nodes(groups: Iterable[NodeGroupState], state: ClusterState) -> fl
 def _held(
     pool: ManagedPool,
     selection: PoolSelection | None,
-    stop: Reason | None,
+    reason: Reason | None,
     limiter: ResourceLimiter,
 ) -> str:
-    """Return what keeps a declaration from buying or opening more, "" for nothing. stop: why not
+    """Return what keeps a declaration from buying or opening more, "" for nothing. reason: why not
     the cheapest machine, where none could be bought."""
     if selection is None:
         return _NOT_READ
     if selection.problem:
         return selection.problem
-    if stop is not None:
-        return sentence(stop)
+    if reason is not None:
+        return sentence(reason)
     declared = limiter.declared
     if declared is not None and not declared.may_open(pool.name):
         budget = Reason.of(ReasonCode.POOL_BUDGET, pool=pool.name, max=pool.max_pools)

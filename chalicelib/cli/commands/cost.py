@@ -116,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="with --managed: a file that outscaler catalogue --save wrote; may be repeated",
+        help="with --managed: a file that --save of catalogue wrote; may be repeated",
     )
     parser.add_argument(
         "--kubeconfig", metavar="FILE", type=Path, help="with --managed: a live cluster"

@@ -99,10 +99,10 @@ def dominating(group: NodeGroupState, groups: Iterable[NodeGroupState]) -> NodeG
     return min(better, key=lambda other: (other.group.price, other.id), default=None)
 
 
-def _has_room_of(group: NodeGroupState, other: NodeGroupState) -> bool:
-    if group.template is None or other.template is None or not other.group.price:
+def _has_room_of(group: NodeGroupState, other_group: NodeGroupState) -> bool:
+    if group.template is None or other_group.template is None or not other_group.group.price:
         return False
-    offered = other.template.node.allocatable
+    offered = other_group.template.node.allocatable
     needed = group.template.node.allocatable
     return all(offered.get(name, 0) >= amount for name, amount in needed.items())
 
