@@ -170,7 +170,10 @@ def _promised(context: ExplainContext, key: str, subject: str) -> PodPart | None
             data["number"] = number
         data["growth"] = fields(scale_up, "group from to max")
         growth = f"{scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max})"
-        place = f"{which} of group {group}, which grows {growth}"
+        does = f"grows {growth}"
+        if scale_up.opens and scale_up.choice is not None:
+            does = f"is opened with {scale_up.nodes} x {scale_up.choice.machine}"
+        place = f"{which} of group {group}, which {does}"
         says = f"{subject} is expected on {place}.{contest}"
         return PodPart(says, data, (_other_groups(plan, group),))
     if key in plan.fits_existing:

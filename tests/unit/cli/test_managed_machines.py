@@ -35,6 +35,7 @@ def test_explain_pod_shows_what_is_left_of_a_declaration_and_the_cheapest_that_f
     context = context_of(OfferedCluster().waiting(1, 3, 4))
     (growth,) = context.plan.scale_ups
     explanation = explain_pod.answer(context, growth.pods[0])
+    assert "which is opened with 1 x c4 z1 on-demand." in explanation.says[0]
     words = "5 machine types x zones x markets > 5 candidates > 4 fit the pod."
     assert explanation.says[-1] == f"general: {words}"
     text = shown(explanation, context)
