@@ -18,7 +18,7 @@ from chalicelib.model.health import OF_PODS, HealthState, Tone
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons.text import sentence
-from chalicelib.reasons.words import ago, counted
+from chalicelib.reasons.words import ago, counted, money
 from chalicelib.store.group_ownership import OwnershipClaim
 from chalicelib.views.cluster_view import (
     OperationView,
@@ -31,6 +31,7 @@ from chalicelib.views.cluster_view import (
     instant,
 )
 from chalicelib.views.lifecycle import due_words
+from chalicelib.views.managed_pools import PoolRow
 from chalicelib.views.rows import (
     REMOVED,
     ClusterRow,
@@ -265,6 +266,39 @@ GROUPS = TableKind[GroupRow](
         ),
         Column("should go", lambda row: row.due_words, wide=True, watched=False),
         Column("id", lambda row: row.group, wide=True, watched=False),
+    ),
+)
+
+
+# -- managed pools
+
+
+def _next_machine(row: PoolRow) -> str:
+    """Return the cheapest machine that could be bought now, with its price."""
+    if row.next_price is None:
+        return ""
+    return f"{row.next_machine}, {money(row.next_price, row.currency)}"
+
+
+POOLS = TableKind[PoolRow](
+    word="pool",
+    name=lambda row: row.pool,
+    data=as_json,
+    empty="the policy has no managedPools, or no pass has seen them yet",
+    columns=(
+        Column("pool", lambda row: row.pool, label="name"),
+        Column("provider", lambda row: row.provider, label="provider", spare=1),
+        Column("candidates", lambda row: row.candidates, right=True, spare=2),
+        Column("open", lambda row: row.open_groups, right=True, spare=3),
+        Column("live", lambda row: row.live_groups, right=True, spare=4),
+        Column("nodes", lambda row: row.nodes, right=True),
+        Column(
+            "price an hour",
+            lambda row: money(row.price, row.currency),
+            order=lambda row: row.price,
+        ),
+        Column("next machine", _next_machine, order=lambda row: row.next_price),
+        Column("held by", lambda row: row.held_by),
     ),
 )
 

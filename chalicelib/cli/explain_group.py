@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from chalicelib.cli import plan_output
 from chalicelib.cli.arguments import meant_group, named
 from chalicelib.cli.explain_view import ExplainContext, Explanation, sentences, weakening
+from chalicelib.cli.managed_machines import unopened_machine
 from chalicelib.cli.output import Table
 from chalicelib.cli.plan_document import encoded, fields, next_times, option_data, rule_data
 from chalicelib.cli.plan_output import on_new, rows_of_group
@@ -41,6 +42,9 @@ def answer(context: ExplainContext, name: str) -> Explanation:
 
     case = context.case
     plan = context.plan
+    unopened = unopened_machine(context, name)
+    if unopened is not None:
+        return unopened
     name = _id(name, case.snapshot, plan)
     verdicts = {verdict.group: verdict for verdict in plan.groups}
     verdict = named(name, verdicts, "explain group", "node group")

@@ -10,6 +10,7 @@ import msgspec
 
 from chalicelib.cli.arguments import namespaced
 from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
+from chalicelib.cli.managed_machines import FittingMachines, fitting_machines
 from chalicelib.cli.output import Table
 from chalicelib.cli.plan_document import fields, sureness
 from chalicelib.cli.plan_output import by_pod, competing
@@ -72,9 +73,14 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         ("node group", _group_of(context, pod.node)),
         ("the scheduler says", "" if pod.node else pod.scheduled_message),
     )
-    all_says = tuple(part.says for part in parts)
+    machines = FittingMachines()
+    if waiting is not None and waiting.data["verdict"] != "notLookedAt":
+        machines = fitting_machines(context, pod.cls)
+    all_says = (*(part.says for part in parts), *machines.says)
     data = {"verdict": data.pop("verdict"), **data, "pod": about}
-    tables = tuple(table for part in parts for table in part.tables)
+    if machines.data:
+        data["managedPools"] = list(machines.data)
+    tables = (*(table for part in parts for table in part.tables), machines.table)
     gaps = weakening(plan, removal=bool(pod.node), name=pod.key)
     return Explanation("pod", pod.key, all_says, data, facts, tables, gaps)
 
@@ -164,7 +170,10 @@ def _promised(context: ExplainContext, key: str, subject: str) -> PodPart | None
             data["number"] = number
         data["growth"] = fields(scale_up, "group from to max")
         growth = f"{scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max})"
-        place = f"{which} of group {group}, which grows {growth}"
+        does = f"grows {growth}"
+        if scale_up.opens and scale_up.choice is not None:
+            does = f"is opened with {scale_up.nodes} x {scale_up.choice.machine}"
+        place = f"{which} of group {group}, which {does}"
         says = f"{subject} is expected on {place}.{contest}"
         return PodPart(says, data, (_other_groups(plan, group),))
     if key in plan.fits_existing:

@@ -65,7 +65,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "get",
             "get",
-            "clusters, groups, nodes, pods, operations, a policy, the breaker",
+            "clusters, groups, pools, nodes, pods, operations, policy, breaker",
             (
                 "get # every cluster",
                 "get groups shop -o wide",

@@ -65,7 +65,7 @@ def with_options(
         check_prices(
             changed.expander,
             listed=policy.prices is not None,
-            unpriced=without_prices(policy.providers),
+            unpriced=without_prices(policy.providers, managed=bool(policy.managed_pools)),
             path=(),
             diagnostics=report,
         )

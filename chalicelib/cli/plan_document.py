@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.managed_group import MachineChoice
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import (
     ConsolidationReport,
@@ -131,6 +132,7 @@ def _unschedulable(pods: UnschedulablePods, gaps: Sequence[MissingData] = ()) ->
         **cause_data(why),
         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in by_group},
         "details": {group: [sentence(reason) for reason in reasons] for group, reasons in by_group},
+        **_where_used(more=pods.more),
         "nodes": pods.nodes,
         "against": {text(reason): count for reason, count in pods.against},
         **sureness(pods),
@@ -268,7 +270,15 @@ def next_times(
 FORMS: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
     {
         Reason: _coded,
-        ScaleUp: lambda up: fields(up, "group from to pods", "rules headroom replacement"),
+        MachineChoice: lambda choice: {
+            "declaration": choice.declaration,
+            "type": choice.instance_type,
+            "zone": choice.zone,
+            "market": choice.market,
+        },
+        ScaleUp: lambda up: fields(
+            up, "group from to pods", "rules headroom replacement choice opens price currency"
+        ),
         UnschedulablePods: _unschedulable,
         PodPlacement: _promise,
         IgnoredPods: lambda ignored: fields(ignored, "pods") | _coded(ignored.reason),

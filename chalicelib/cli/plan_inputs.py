@@ -114,6 +114,17 @@ def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> N
         "--memory", metavar="FILE", type=Path, help="a memory file that --save-memory wrote"
     )
     parser.add_argument(
+        "--catalogue",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help=(
+            "machines that managed pools could buy, a file that --save of catalogue wrote; "
+            "may be repeated"
+        ),
+    )
+    parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
         action="append",
@@ -178,6 +189,10 @@ def read(args: argparse.Namespace) -> PlanInputs:
     started = time.perf_counter()
     with progress("reading the cluster"):
         snapshot = _snapshot(args, policy, now)
+        if args.catalogue:
+            from chalicelib.cli.catalogue_candidates import with_catalogues
+
+            snapshot = with_catalogues(snapshot, policy, args.catalogue)
     took = time.perf_counter() - started
     # Ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The
     # plan's own notes list the refused objects.

@@ -184,6 +184,7 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
         f"{_counted(unplaced, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on "
         f"existing nodes, {_counted(ignored, 'is', 'are')} ignored."
     )
+    lines += purchase_lines(plan.scale_ups)
     lines.append(f"Remove {unneeded} of {counted(len(plan.unneeded), 'unneeded node')}.")
     if plan.consolidation is not None:
         lines.append(consolidation_view.summary(plan.consolidation))
@@ -231,10 +232,7 @@ def _group_rows(plan: Plan) -> list[tuple[str, ...]]:
         change = f"-{removed}" if removed else "-"
         pods = "-"
         if up:
-            change = f"+{up.to_size - up.from_size} -> {up.to_size}"
-            other_causes = causes(up)
-            names = some(up.pods) if up.pods or not other_causes else ""
-            pods = "; ".join(filter(None, (names, other_causes)))
+            change, pods = _growth(up), _grown_for(up)
         size = f"{verdict.target}"
         if verdict.upcoming:
             owners = verdict.coming_for
@@ -242,7 +240,35 @@ def _group_rows(plan: Plan) -> list[tuple[str, ...]]:
             size += f" ({verdict.upcoming} upcoming{coming})"
         option = _option(verdict, has_grown=up is not None)
         rows.append((verdict.group, size, f"{verdict.min}..{verdict.max}", change, pods, option))
+    rows += [
+        (up.group, "-", f"0..{up.max}", f"open, {_growth(up)}", _grown_for(up), "-")
+        for up in plan.scale_ups
+        if up.opens
+    ]
     return rows
+
+
+def _growth(up: ScaleUp) -> str:
+    return f"+{up.nodes} -> {up.to_size}"
+
+
+def _grown_for(up: ScaleUp) -> str:
+    other_causes = causes(up)
+    names = some(up.pods) if up.pods or not other_causes else ""
+    return "; ".join(filter(None, (names, other_causes)))
+
+
+def purchase_lines(scale_ups: Sequence[ScaleUp]) -> list[str]:
+    """Return what managed groups buy, a line each, such as `  open osc-c5f524-general-bc37acc1c6: 2
+    x standard.large ch-gva-2 on-demand, 0.2007 EUR/h`; without `open` for a group that exists."""
+    lines: list[str] = []
+    for up in scale_ups:
+        if up.choice is None:
+            continue
+        verb = "open " if up.opens else ""
+        price = f", {f'{up.price:.4f} {up.currency}'.strip()}/h" if up.price else ""
+        lines.append(f"  {verb}{up.group}: {up.nodes} x {up.choice.machine}{price}")
+    return lines
 
 
 def _option(verdict: GroupVerdict, *, has_grown: bool) -> str:

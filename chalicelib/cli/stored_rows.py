@@ -18,6 +18,7 @@ from chalicelib.cli.columns import (
     NODES,
     OPERATIONS,
     PODS,
+    POOLS,
     WaitingPod,
 )
 from chalicelib.cli.deployment_settings import known_settings
@@ -42,6 +43,7 @@ from chalicelib.store.leases import LastPass
 from chalicelib.views import cluster_view as views
 from chalicelib.views import rows as tables
 from chalicelib.views.cluster_view import Instant, PauseView, instant
+from chalicelib.views.managed_pools import pool_rows
 from chalicelib.views.rows import ClusterRow, GroupRow
 
 if TYPE_CHECKING:
@@ -95,12 +97,14 @@ class StoredCluster(msgspec.Struct, frozen=True):
         return self.decision
 
     def names(self, kind: str) -> list[str]:
-        """Return the names of the groups, nodes, pods or operations, for
+        """Return the names of the groups, pools, nodes, pods or operations, for
         the completion of a shell."""
         plan = self.decision.plan if self.decision is not None else None
         match kind:
             case "groups":
                 return [row.name for row in self.groups]
+            case "pools":
+                return [pool.name for pool in self.overview.pools]
             case "nodes":
                 rows = tables.node_rows(plan, self.overview, (), self.memory, self.entries)
                 return [row.node for row in rows]
@@ -236,6 +240,14 @@ def groups(cluster: StoredCluster) -> Listing:
     older = _age_of_numbers(cluster, "Cpu and memory")
     before = tuple(filter(None, (*_pause_lines(cluster), older)))
     return Listing(GROUPS, tuple(GROUPS.row(row, now) for row in rows), before=before)
+
+
+def pools(cluster: StoredCluster) -> Listing:
+    """Return the managed pools of a cluster, as the last pass saw them."""
+    rows = pool_rows(cluster.overview.pools)
+    older = _age_of_numbers(cluster, "Nodes and prices")
+    before = tuple(filter(None, (*_pause_lines(cluster), older if rows else "")))
+    return Listing(POOLS, tuple(POOLS.row(row, cluster.now) for row in rows), before=before)
 
 
 def _pause_lines(cluster: StoredCluster) -> list[str]:

@@ -24,7 +24,7 @@ import msgspec
 from chalicelib.journal import carry_over
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.operation import REPLACED_BY, REPLACES, SAVES, Operation, OperationKind
+from chalicelib.model.operation import OPENS, REPLACED_BY, REPLACES, SAVES, Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Plan
 from chalicelib.model.reason import Reason, ReasonCode
@@ -103,6 +103,8 @@ def outcome_entry(operation: Operation, outcome: Succeeded | Failed, now: float)
     }
     if RULES in operation.status.data:
         facts[RULES] = operation.status.data[RULES]
+    if OPENS in operation.status.data:
+        facts["opens"] = operation.status.data[OPENS]
     facts |= _consolidation_facts(operation)
     pods = len(spec.pods) or sum(len(target.evict) for target in spec.targets)
     if pods:

@@ -105,9 +105,13 @@ def _cluster_full(fact: str, facts: PassFacts) -> list[Event]:
 def _scale_up_begins(fact: str, facts: PassFacts) -> Iterator[Event]:
     """Report the start of each scale-up whose operation was saved."""
     maximums = {up.group: up.max for up in facts.plan.scale_ups}
+    opened = {up.group: up.choice for up in facts.plan.scale_ups if up.opens}
     for spec in _saved(facts.plan, OperationKind.SCALE_UP):
         change = sizes(spec.from_size, spec.to_size, maximums.get(spec.group))
         message = f"Scale-up: setting group {spec.group} size to {change}"
+        choice = opened.get(spec.group)
+        if choice is not None:
+            message = f"Scale-up: opening group {spec.group} ({choice.machine}), size {change}"
         yield from about_status(fact, facts.options, "ScaledUpGroup", message)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.metric_values import wanted_nodes
 from chalicelib.journal.metrics import key
+from chalicelib.journal.pool_overview import pool_overviews
 from chalicelib.journal.savings import (
     DAY,
     HOUR,
@@ -215,7 +216,9 @@ def pass_overview(
     currency = book.currency
     if not currency and bill is not None:
         currency = bill.bills[0].currency
-    overview = ClusterOverview(snapshot.taken_at, tuple(groups), nodes, omitted, currency, bill)
+    overview = ClusterOverview(
+        snapshot.taken_at, tuple(groups), nodes, omitted, currency, bill, pool_overviews(state)
+    )
     all_ready = amounts[:, ready].sum(axis=1, keepdims=True)
     ((cpu, memory),) = _percents(all_ready)
     waiting = sum(len(verdict.pods) for verdict in plan.unschedulable)

@@ -28,6 +28,11 @@ class MachineChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     zone: str
     market: str = "on-demand"
 
+    @property
+    def machine(self) -> str:
+        """Return `standard.large ch-gva-2 on-demand`."""
+        return f"{self.instance_type} {self.zone} {self.market}"
+
 
 class Managed(msgspec.Struct, frozen=True, omit_defaults=True):
     """That a group is Outscaler's own. exists: whether the vendor has it. retiring: why it never

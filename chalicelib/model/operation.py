@@ -65,6 +65,10 @@ SIGNAL = "own.signal"
 """The key in the data of an `interrupted` removal: the signal by which its
 node was announced to go."""
 
+OPENS = "own.opens"
+"""The key in a scale-up's data that says that its vendor did not have the group when it was
+planned: the machine that was chosen, see MachineChoice.machine."""
+
 BROKEN = "own.broken"
 """The key in an operation's data that says that an executor of it has died: the
 attempt that has taken over."""

@@ -73,10 +73,30 @@ class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
     pods: int = 0
 
 
+class PoolOverview(msgspec.Struct, frozen=True, array_like=True):
+    """One declaration of spec.managedPools. candidates: machine types in a zone and a market that
+    meet its requirements. open_groups: that the vendor has; live_groups: of them, those with nodes
+    or a target. price: of all its nodes an hour. next_machine, next_price: the cheapest machine
+    that could be bought now, "" for none. held: what keeps it from buying or opening more, ""
+    for nothing."""
+
+    name: str
+    provider: str = ""
+    candidates: int = 0
+    open_groups: int = 0
+    live_groups: int = 0
+    nodes: int = 0
+    price: float = 0.0
+    currency: str = ""
+    next_machine: str = ""
+    next_price: float = 0.0
+    held: str = ""
+
+
 class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
     """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES.
     currency: in which prices are compared, "" where nobody states it. bill: what the machines cost,
-    None where no price is known."""
+    None where no price is known. pools: of the policy's managedPools."""
 
     at: float = 0.0
     groups: tuple[GroupOverview, ...] = ()
@@ -84,6 +104,7 @@ class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
     more_nodes: int = 0
     currency: str = ""
     bill: ClusterBill | None = None
+    pools: tuple[PoolOverview, ...] = ()
 
     @property
     def group_of(self) -> dict[str, GroupOverview]:

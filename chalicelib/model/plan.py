@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.disruption_reason import DisruptionReason
+from chalicelib.model.managed_group import MachineChoice
 from chalicelib.model.operation import Operation
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
@@ -18,7 +19,9 @@ class ScaleUp(
     msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}
 ):
     """A group that grows from one size to another, for these pods (namespace/name). rules: keys of
-    the rules that want nodes of it; headroom: names of the headroom that needs them."""
+    the rules that want nodes of it; headroom: names of the headroom that needs them. choice: of a
+    group of its own, what is bought; opens: the vendor does not have the group yet; price: of all
+    its new nodes an hour, where there is a choice, 0.0: unknown; currency: of it."""
 
     group: str
     provider: str
@@ -29,6 +32,15 @@ class ScaleUp(
     rules: tuple[str, ...] = ()
     headroom: tuple[str, ...] = ()
     replacement: str = ""  # id of the replacement whose nodes it buys
+    choice: MachineChoice | None = None
+    opens: bool = False
+    price: float = 0.0
+    currency: str = ""
+
+    @property
+    def nodes(self) -> int:
+        """Return how many nodes are bought."""
+        return self.to_size - self.from_size
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -59,7 +71,8 @@ class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
     least stands (reasons/no_place.py). nodes: number of existing nodes; against: how many of these
     each scheduler predicate rejects, in the scheduler's way of counting. one_place_among: the pods
     of the plan whose places these may get instead, if there are any. nearest: the number of groups
-    at the beginning of `reasons` that are equally near; 0 in plans of earlier releases."""
+    at the beginning of `reasons` that are equally near; 0 in plans of earlier releases. more: by
+    managed pool, how many groups that could be opened `reasons` leaves out."""
 
     pods: tuple[str, ...]
     reasons: dict[str, tuple[Reason, ...]] = {}
@@ -67,6 +80,7 @@ class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
     against: tuple[tuple[Reason, int], ...] = ()
     one_place_among: Contest | None = None
     nearest: int = 0
+    more: dict[str, int] = {}
 
 
 class IgnoredPods(msgspec.Struct, frozen=True, omit_defaults=True):

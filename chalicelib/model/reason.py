@@ -391,6 +391,14 @@ class ReasonCode(StrEnum):
             "pools prune`"
         ),
     )
+    CANDIDATE_DOMINATED = ReasonRow(
+        "CandidateDominated",
+        "another machine of its managed pool has at least the room at no higher price",
+        detail="{machine}, {price} an hour",
+        tally="dominated",
+        passes=True,
+        meaning="nothing: the other machine is bought instead, while it is in stock",
+    )
     SPREAD_NOT_REACHED = ReasonRow(
         "SpreadNotReached",
         "nodes of managed pool {pool} are not spread as minTypes or maxShare ask",

@@ -21,6 +21,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import (
     MOST_NAMES,
     MOST_PODS,
+    OPENS,
     REPLACED_BY,
     REPLACES,
     SAVES,
@@ -208,6 +209,8 @@ def _growth(
     own_timeout = group.group.options.max_node_provision_time
     if own_timeout is not None:
         data[PROVISION] = str(own_timeout)
+    if scale_up.opens and scale_up.choice is not None:
+        data[OPENS] = scale_up.choice.machine
     reason = ""
     if replacement is not None:
         data[REPLACES] = ",".join(replacement.nodes[:MOST_NAMES])

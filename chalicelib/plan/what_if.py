@@ -27,6 +27,7 @@ from chalicelib.policy.timeouts import provision_time
 
 # set by the API server on bound pods
 _COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+_ENDED = ("Succeeded", "Failed")
 _SETTLED = 31.0  # seconds after which the planner no longer waits for more pods (2, with GPUs 30)
 
 
@@ -210,6 +211,29 @@ def without_nodes(
             )
             for name in sorted(removed)
         ),
+    )
+
+
+def all_pending(snapshot: Snapshot, now: float, options: Options) -> Snapshot:
+    """Return the cluster without its nodes and groups, but for those that could be opened. Every
+    pod waits that does not come with a node and has not ended; DaemonSets remain."""
+    classes = _Classes(snapshot.classes)
+    nodes = {node.name: node for node in snapshot.nodes}
+    pods = []
+    for pod in snapshot.pods:
+        cls = snapshot.classes[pod.cls]
+        if pod.deleted or cls.mirror or cls.is_daemonset or pod.phase in _ENDED:
+            continue
+        new_class = classes.intern(as_new(cls, nodes.get(pod.node)))
+        again = msgspec.structs.replace(pod, cls=new_class)
+        pods.append(_refused(again, cls, now, options))
+    return msgspec.structs.replace(
+        snapshot,
+        nodes=(),
+        groups=(),
+        pods=tuple(pods),
+        classes=tuple(classes.all),
+        storage=msgspec.structs.replace(snapshot.storage, csi_nodes=()),
     )
 
 

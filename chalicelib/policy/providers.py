@@ -127,15 +127,18 @@ def read_providers(
     return providers
 
 
-def without_prices(providers: dict[str, dict[str, str]]) -> tuple[str, ...] | None:
+def without_prices(
+    providers: dict[str, dict[str, str]], *, managed: bool = False
+) -> tuple[str, ...] | None:
     """Return the providers among these that do not state what their nodes cost, or are not asked;
-    None where none of them does."""
+    None where none of them does. managed: there are managed pools, which have the prices of their
+    vendor's catalogue."""
     unpriced = tuple(
         name
         for name, settings in providers.items()
         if name not in PROVIDERS or not PROVIDERS[name].prices_with(settings)
     )
-    return None if len(unpriced) == len(providers) else unpriced
+    return None if len(unpriced) == len(providers) and not managed else unpriced
 
 
 # -- what the providers say ------------------------------------------------------------------------

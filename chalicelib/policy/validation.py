@@ -229,10 +229,7 @@ def _options_and_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> Non
     prices: dict[str, Any] | None = partial.spec.get("prices")
     if diagnostics.has_problem_under(path):
         return
-    unpriced = without_prices(partial.providers or {})
-    if unpriced is None and managed_pools(partial):
-        # Managed pools have the prices of their vendor's catalogue, other groups none.
-        unpriced = tuple(partial.providers or {})
+    unpriced = without_prices(partial.providers or {}, managed=bool(managed_pools(partial)))
     check_prices(
         partial.options.in_force.get("expander", ()),
         listed=prices is not None,

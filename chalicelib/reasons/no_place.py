@@ -164,15 +164,16 @@ def _of_groups(pods: UnschedulablePods, names: Mapping[str, str]) -> NoPlace:
     titles = [names.get(group, group) for group in nearest]
     alike = [title for title, same in zip(titles, words, strict=True) if same == words[0]]
     differing = [title for title, same in zip(titles, words, strict=True) if same != words[0]]
-    is_every_group = len(alike) == len(groups) > _NAMED
+    is_every_group = len(alike) == len(groups) > _NAMED and not pods.more
     subject = f"all {counted(len(groups), 'group')}" if is_every_group else some(alike, _NAMED)
     cause = f"{subject}: {words[0]}"
     if differing:
         cause += f"; likewise {some(differing, _NAMED)}"
     counts = Counter(tally(lasting_first(pods.reasons[group])[0]) for group in groups[near:])
     by_reason = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    others = "; ".join(filter(None, (_other_groups(by_reason), _left_out(pods.more))))
     code = pods.reasons[nearest[0]][0].code.value
-    return NoPlace(tuple(nearest), cause, by_reason, _other_groups(by_reason), code)
+    return NoPlace(tuple(nearest), cause, by_reason, others, code)
 
 
 def ordered(pods: UnschedulablePods) -> tuple[list[str], int]:
@@ -197,6 +198,12 @@ def _without_groups(pods: UnschedulablePods) -> NoPlace:
     by_reason = {text(reason): nodes for reason, nodes in pods.against}
     others = f"existing nodes: {_counts(by_reason)}" if by_reason else ""
     return NoPlace((), "there are no node groups", by_reason, others)
+
+
+def _left_out(more: Mapping[str, int]) -> str:
+    """Return `298 further machines of general`. more: see UnschedulablePods."""
+    counts = [f"{counted(number, 'further machine')} of {pool}" for pool, number in more.items()]
+    return some(counts, _NAMED)
 
 
 def _other_groups(by_reason: Mapping[str, int]) -> str:

@@ -58,7 +58,7 @@ class OperationLine(
     planned (MOST_PODS at most), or that a removal moves. kept: nodes of a removal that still exist,
     with the reason. reason: of a removal of a needed node. replaces: old nodes of a purchase;
     replaced_by: new nodes of a removal. saves: per hour. gone: nodes that their vendor has taken
-    before they were deleted."""
+    before they were deleted. opens: the machine of a group that did not exist before."""
 
     kind: OperationKind
     state: OperationState
@@ -79,6 +79,7 @@ class OperationLine(
     saves: float = 0.0
     currency: str = ""
     gone: str = ""
+    opens: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -434,6 +435,10 @@ def _ended(operation: OperationLine, group: str) -> str:
             f" machines of {group}",
         )
         be = "were"
+    if operation.opens:
+        verb, be, participle = "be opened", "was", "opened"
+        rest = f" with {operation.opens}"
+        rest += f" and grew{size}" if operation.succeeded else ""
     took, error = "" if operation.seconds is None else spoken(operation.seconds), ""
     rest += _purpose(operation)
     if operation.succeeded:

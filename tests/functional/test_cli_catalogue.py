@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib.cli.catalogue_files import read_catalogue
 from chalicelib.cli.main import main
+from chalicelib.model.timestamps import parse_time
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.exoscale.attached_account import KEY, SECRET_NAME, ExoscaleAccount
 from infra.emulators.exoscale.server import PRICE_LIST
@@ -85,6 +87,8 @@ def test_exoscale_types_have_the_prices_of_the_public_list(
         "cores": 2,
         "memory": 4 * 2**30,
         "gpus": 0,
+        "disk": 0,
+        "vendorId": "a1000000-0000-4000-8000-000000000002",
         "price": pytest.approx(0.04 * 1.04),
         "spotPrice": None,
         "stock": None,
@@ -204,3 +208,48 @@ def test_wrong_key_is_an_error_of_one_line(vendors: VendorFiles, capsys: Said) -
     said = capsys.readouterr()
     assert len(said.err.splitlines()) == 1
     assert "401" in said.err
+
+
+def test_saved_catalogue_has_date_provider_and_types_and_nothing_of_the_account(
+    vendors: VendorFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "catalogue.json"
+    assert vendors.run("exoscale", "--save", str(file)) == 0
+    saved = json.loads(file.read_text("utf-8"))
+    assert (saved["kind"], saved["provider"]) == ("outscaler/catalogue", "exoscale")
+    assert saved["currency"] == "EUR"
+    assert parse_time(saved["readAt"]) == pytest.approx(time.time(), abs=60)
+    assert len(saved["types"]) == 8
+    assert {entry["vendorId"] for entry in saved["types"]} == {""}
+    assert len(read_catalogue(file).catalogue.entries) == 8
+
+
+def test_requirements_leave_types_and_say_how_many_fail_at_what(
+    vendors: VendorFiles, capsys: Said
+) -> None:
+    assert vendors.run("exoscale", "--requirements", "cpu: 2..4, families: [standard]") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("exoscale: 8 machine types x zones x markets > ")
+    assert "fail at families" in lines[0]
+    names = [line.split()[0] for line in lines[4:] if line]
+    assert names
+    assert all(name.startswith("standard.") for name in names)
+
+
+BAD_REQUIREMENTS = {
+    "cpu: 8..2": "from 8 to 2 is empty",
+    "cores: 2": "cores",
+    "[standard]": "--requirements",
+    "cpu: [": "--requirements",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BAD_REQUIREMENTS.items(), ids=list(BAD_REQUIREMENTS))
+def test_bad_requirements_are_refused_before_anything_is_read(
+    vendors: VendorFiles, capsys: Said, text: str, words: str
+) -> None:
+    assert vendors.run("exoscale", "--requirements", text) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert "Traceback" not in said.err
+    assert vendors.exoscale.server.log == []

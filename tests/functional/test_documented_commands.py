@@ -72,6 +72,8 @@ NOT_RUN = {
     "plan --context": "a kubeconfig with that context",
     "plan --kubeconfig kubeconfig --management-kubeconfig": "a second cluster",
     "plan -": "standard input",
+    "plan my-cluster --catalogue": "a vendor's catalogue, which test_cli_managed_cost.py has",
+    "cost my-cluster --managed": "a vendor's catalogue, which test_cli_managed_cost.py has",
     "plan dump": "a folder of kubectl cluster-info dump",
     "plan my-cluster --memory": "a memory of an earlier plan",
     "cost prod --with-policy": "a bucket with recorded decisions",

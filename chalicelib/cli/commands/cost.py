@@ -61,7 +61,8 @@ _OTHERS = "others"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add CLUSTER, --by, --days, --policy, --with-policy, --from and --table."""
+    """Add CLUSTER, --by, --days, --policy, --with-policy, --from, --table, and --managed with
+    its inputs."""
     parser.add_argument(
         "name",
         nargs="?",
@@ -104,6 +105,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"where decisions are recorded: s3://BUCKET/PREFIX or a folder (default: ${DECISIONS})"
         ),
     )
+    parser.add_argument(
+        "--managed",
+        action="store_true",
+        help="what the pods would cost with the managed pools of --policy alone",
+    )
+    parser.add_argument(
+        "--catalogue",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="with --managed: a file that --save of catalogue wrote; may be repeated",
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="with --managed: a live cluster"
+    )
+    parser.add_argument(
+        "--context", metavar="NAME", help="with --managed: a live cluster, by this context"
+    )
+    parser.add_argument(
+        "--secret",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="with --managed: a file that replaces a secret of the policy; may be repeated",
+    )
     add_table_argument(parser)
 
 
@@ -121,6 +148,11 @@ def _days(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Print the bill. Returns 0; raises BadInput, also where no machine has a price."""
+    if args.managed:
+        from chalicelib.cli import managed_cost
+
+        return managed_cost.show(args)
+    _refuse_inputs(args)
     if args.with_policy is not None:
         if not args.name:
             raise BadInput("--with-policy", "needs a cluster's name", "write it first")
@@ -158,6 +190,19 @@ def run(args: argparse.Namespace) -> int:
         lambda: _blocks(args, view, names, days, given_back),
     )
     return 0
+
+
+def _refuse_inputs(args: argparse.Namespace) -> None:
+    """Raise BadInput for an argument that belongs to --managed."""
+    given = {
+        "--catalogue": args.catalogue,
+        "--kubeconfig": args.kubeconfig,
+        "--context": args.context,
+        "--secret": args.secret,
+    }
+    name = next((name for name, value in given.items() if value), "")
+    if name:
+        raise BadInput(name, "belongs to --managed", "add --managed, or take it out")
 
 
 def _of_folder(args: argparse.Namespace) -> tuple[ClusterBill, Plan]:

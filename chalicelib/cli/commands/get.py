@@ -18,7 +18,7 @@ import msgspec
 
 from chalicelib.cli import stored_rows
 from chalicelib.cli.arguments import duration, in_any_case, not_one_of, unfolded, unknown
-from chalicelib.cli.columns import CLAIMS, CLUSTERS, GROUPS, NODES, OPERATIONS, PODS
+from chalicelib.cli.columns import CLAIMS, CLUSTERS, GROUPS, NODES, OPERATIONS, PODS, POOLS
 from chalicelib.cli.listing import Listing, Row, TableKind, of_all_clusters
 from chalicelib.cli.output import (
     GrowingTable,
@@ -75,6 +75,11 @@ THINGS = (
         GROUPS,
     ),
     Thing(
+        ("pools", "pool"),
+        lambda store, name: stored_rows.pools(StoredCluster.read(store, name)),
+        POOLS,
+    ),
+    Thing(
         ("nodes", "node", "no"),
         lambda store, name: stored_rows.nodes(StoredCluster.read(store, name, entries=50)),
         NODES,
@@ -118,7 +123,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the cluster; may be omitted where there is only one",
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="only these groups, nodes, pods or operations"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="only these groups, pools, nodes, pods or operations",
     )
     keys = f"groups: {', '.join(GROUPS.labels)}; nodes: {', '.join(NODES.labels)}"
     parser.add_argument(

@@ -420,15 +420,9 @@ class _Pass:
     def _purchases(self, replacement: Replacement) -> tuple[ScaleUp, ...]:
         ups = []
         for purchase in replacement.purchases:
-            group = self.state.groups[purchase.group]
-            size, most = group.target, group.group.max
-            grown = size + purchase.nodes
-            ups.append(
-                ScaleUp(
-                    group.id, group.group.provider, size, grown, most, replacement=replacement.id
-                )
-            )
-            self.removal_limits.grown |= {group.id}
+            growth = self.state.scale_up(purchase.group, purchase.nodes)
+            ups.append(msgspec.structs.replace(growth, replacement=replacement.id))
+            self.removal_limits.grown |= {purchase.group}
         return tuple(ups)
 
     def _buying(self, replacement: Replacement) -> Replacement | None:

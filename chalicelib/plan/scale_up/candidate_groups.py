@@ -44,7 +44,7 @@ class Candidates:
         self.variants = dict(variants or {})
         self.skipped: dict[str, Reason] = {}
         for group in state.groups.values():
-            reason = _skip(group, limiter, state.lacking)
+            reason = why_skipped(group, limiter, state.lacking)
             if reason is not None:
                 self.skipped[group.id] = reason
         self.groups = [
@@ -276,7 +276,7 @@ def relies(cls: int, labels: Collection[str], node: Node, simulated: SimulatedCl
     return not simulated.volumes.mask(cls, table).all()
 
 
-def _skip(
+def why_skipped(
     group: NodeGroupState, limiter: ResourceLimiter, lacking: Collection[str]
 ) -> Reason | None:
     """Return why a group is skipped, None if it is not. The checks run in the order of Cluster

@@ -159,9 +159,15 @@ class DeclarationLimits:
             ReasonCode.DECLARATION_LIMIT,
             pool=declaration,
             resource=resource,
-            used=round(self._used[declaration][resource] / unit, 4),
-            max=round(self._most[declaration][resource] / unit, 4),
+            used=_in_units(self._used[declaration][resource], unit),
+            max=_in_units(self._most[declaration][resource], unit),
         )
+
+
+def _in_units(amount: int, unit: int) -> float:
+    """Return an amount as people see it; a whole number without decimals."""
+    value = round(amount / unit, 4)
+    return int(value) if value.is_integer() else value
 
 
 def _most(pool: ManagedPool) -> dict[str, int]:

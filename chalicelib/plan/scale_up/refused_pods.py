@@ -4,13 +4,17 @@ What a pod needs of an empty node of a group is judged before the group's maximu
 pause. A pod that fits no machine of a group is therefore never told that the group has reached
 its maximum: raising that would change nothing.
 
+Of the groups of a managed pool that could be opened, of which there may be thousands, the nearest
+few are named and the others are counted.
+
 Here: what stands in the way, once for each class. Not here: the order of groups, and the words
 (reasons/no_place.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 import msgspec
@@ -22,7 +26,11 @@ from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.state.cluster_state import NodeGroupState
+from chalicelib.plan.state.managed_groups import declaration_of, is_candidate
 from chalicelib.reasons.no_place import Nearness, is_lasting, nearest_first, nearness
+
+MOST_NAMED = 3
+"""Groups of a managed pool that could be opened, named for each class of pods."""
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -69,19 +77,19 @@ class RefusedPods:
         nowhere = self._simulated.nowhere(cls)
         seconds = self._search.state.options.max_binpacking_time
         stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=seconds)
-        names = self._names()
+        names, more = self._shown(self._names())
         reasons = dict.fromkeys(names, nowhere or (stop,))
         nodes = self._simulated.real
         against = tuple((reason, nodes) for reason in nowhere)
-        return UnschedulablePods((), reasons, nodes, against, nearest=len(names))
+        return UnschedulablePods((), reasons, nodes, against, nearest=len(names), more=more)
 
     def _judged(self, cls: int) -> UnschedulablePods:
         nodes = self._simulated.real
         is_real = np.arange(len(self._simulated.table)) < nodes
         against = self._simulated.tally(cls, is_real)
-        reasons, nearest = self._reasons(cls)
+        reasons, nearest, more = self._reasons(cls)
         return UnschedulablePods(
-            (), reasons, nodes, against, self._contest_of.get(cls), nearest=nearest
+            (), reasons, nodes, against, self._contest_of.get(cls), nearest, more
         )
 
     def _names(self) -> list[str]:
@@ -90,14 +98,41 @@ class RefusedPods:
         names = [group.id for group in candidates.groups if group.id not in candidates.variants]
         return sorted([*names, *candidates.skipped])
 
-    def _reasons(self, cls: int) -> tuple[dict[str, tuple[Reason, ...]], int]:
-        """Return why each group gives a class no node, the nearest first, and how many of them are
-        equally near. Of these, everything in the way is named, of the others the first."""
+    def _shown(self, names: Iterable[str]) -> tuple[list[str], dict[str, int]]:
+        """Return the groups without most of those that could be opened, and by declaration how
+        many are left out. names: of groups, the nearest first."""
+        named: Counter[str] = Counter()
+        more: Counter[str] = Counter()
+        shown: list[str] = []
+        for name in names:
+            group = self._search.groups[name].group
+            declaration = declaration_of(group) if is_candidate(group) else ""
+            if declaration and named[declaration] >= MOST_NAMED:
+                more[declaration] += 1
+                continue
+            named[declaration] += 1
+            shown.append(name)
+        return shown, dict(sorted(more.items()))
+
+    def _price(self, name: str) -> float:
+        """Return the price of a node of a group that could be opened, 0.0 for other groups: of
+        those that are equally near, the cheapest are named."""
+        group = self._search.groups[name].group
+        return group.price if is_candidate(group) else 0.0
+
+    def _reasons(self, cls: int) -> tuple[dict[str, tuple[Reason, ...]], int, dict[str, int]]:
+        """Return why each group gives a class no node, the nearest first, how many of them are
+        equally near, and how many are left out. Of the nearest, everything in the way is named, of
+        the others the first."""
         nowhere = self._simulated.nowhere(cls)
         if nowhere:
-            names = self._names()
-            return dict.fromkeys(names, nowhere), len(names)
-        refusals = dict(self._refusals(cls))
+            names, more = self._shown(self._names())
+            return dict.fromkeys(names, nowhere), len(names), more
+        every_refusal = dict(self._refusals(cls))
+        names, more = self._shown(
+            sorted(every_refusal, key=lambda name: (every_refusal[name].near, self._price(name)))
+        )
+        refusals = {name: every_refusal[name] for name in sorted(names)}
         reasons = {name: refusal.reasons for name, refusal in refusals.items()}
         near_of = {name: refusal.near for name, refusal in refusals.items()}
         least = min(near_of.values(), default=None)
@@ -105,7 +140,7 @@ class RefusedPods:
             if refusal.near == least and refusal.candidates is not None:
                 reasons[name] = refusal.candidates.all_against(cls, refusal.row)
         groups, nearest = nearest_first(reasons, near_of)
-        return {name: reasons[name] for name in groups}, nearest
+        return {name: reasons[name] for name in groups}, nearest, more
 
     def _refusals(self, cls: int) -> Iterator[tuple[str, _Refusal]]:
         candidates = self._candidates

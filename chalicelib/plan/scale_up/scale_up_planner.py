@@ -239,18 +239,13 @@ class _Report:
         return group.backed_off or bool(avoided_until(group, self.state))
 
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
-        groups = self.state.groups
         grown: dict[str, int] = {}
         for name, nodes in self.search.grown.items():
             own = self.search.own(name)
             grown[own] = grown.get(own, 0) + nodes
         return tuple(
-            ScaleUp(
-                group=name,
-                provider=groups[name].group.provider,
-                from_size=groups[name].target,
-                to_size=groups[name].target + nodes,
-                max=groups[name].group.max,
+            msgspec.structs.replace(
+                self.state.scale_up(name, nodes),
                 pods=tuple(sorted(pods.get(name, ()))),
                 rules=self.rule_results.by_group.get(name, ()),
                 headroom=self.headroom.by_group.get(name, ()),

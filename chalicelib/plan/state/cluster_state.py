@@ -20,7 +20,7 @@ from chalicelib.model.memory import GroupMemory, InterruptionNotice, Memory, Sca
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.pause import Pause, of_growth, of_removals
-from chalicelib.model.plan import Health
+from chalicelib.model.plan import Health, ScaleUp
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
@@ -40,7 +40,7 @@ from chalicelib.plan.state.interruptions import (
     announcements,
     vendor_upcoming,
 )
-from chalicelib.plan.state.managed_groups import with_candidates
+from chalicelib.plan.state.managed_groups import is_candidate, with_candidates
 from chalicelib.plan.state.node_labels import NodeLabels
 from chalicelib.plan.state.node_templates import Newcomers, Template, templates
 from chalicelib.plan.state.readiness import (
@@ -175,6 +175,24 @@ class ClusterState(msgspec.Struct, frozen=True, dict=True):
         has_spot = self.policy.spot is not None
         groups = (group.group for group in self.groups.values())
         return price_book(self.policy.prices, groups, self.now, spot=has_spot)
+
+    def scale_up(self, group_id: str, nodes: int) -> ScaleUp:
+        """Return the growth of a group by so many nodes."""
+        state = self.groups[group_id]
+        group, size = state.group, state.target
+        growth = ScaleUp(group.id, group.provider, size, size + nodes, group.max)
+        if group.managed is None:
+            return growth
+        price = None
+        if state.template is not None:
+            price = self.prices.paid(state.template.node, group)
+        return msgspec.structs.replace(
+            growth,
+            choice=group.managed.choice,
+            opens=is_candidate(group),
+            price=price.hourly * nodes if price is not None else 0.0,
+            currency=price.currency if price is not None else "",
+        )
 
 
 def build_cluster_state(

@@ -24,6 +24,7 @@ from chalicelib.model.join_summary import remaining_weight
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory, ScaleUpRequest
 from chalicelib.model.node import Node
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.managed_groups import is_candidate
 from chalicelib.plan.state.readiness import Bucket
 
 MOST_TIMES = 100
@@ -39,10 +40,11 @@ _UNSEEN = 900.0
 
 def count_joins(state: ClusterState, memory: Memory) -> ClusterState:
     """Return the cluster state with the statistics of this pass. state: after requests were
-    resolved; memory: before. What is known of a group that could not be read stays."""
+    resolved; memory: before. What is known of a group that could not be read stays. Of groups that
+    could be opened, of which there may be thousands, nothing is begun."""
     changed: dict[str, GroupMemory] = {}
     for group in state.groups.values():
-        if group.group.error:
+        if group.group.error or (is_candidate(group.group) and group.id not in memory.groups):
             continue
         statistics = _next_statistics(group, memory.groups.get(group.id, GroupMemory()), state)
         if statistics != group.memory.joins:

@@ -56,6 +56,21 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         entry("operation", "w", kind="grow", state="succeeded", pods=50),
         "w grew for 50 or more pods",
     ),
+    "opened": (
+        entry("operation", "osc-1", **GREW, opens="s4 z1 on-demand", pods=1),
+        "osc-1 was opened with s4 z1 on-demand and grew from 1 to 5 for 1 pod, in 4 min 25 s",
+    ),
+    "could not be opened": (
+        entry(
+            "operation",
+            "osc-1",
+            kind="grow",
+            state="failed",
+            opens="s4 z1 on-demand",
+            **{"class": "OutOfStock"},
+        ),
+        "osc-1 could not be opened with s4 z1 on-demand: sold out",
+    ),
     "grew for a rule": (
         entry("operation", "workers", **GREW, rules="busy,night"),
         "workers grew from 1 to 5 for rules busy, night, in 4 min 25 s",

@@ -12,6 +12,7 @@ from chalicelib.model.managed_group import MachineChoice, Managed
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.plan import Plan
+from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
@@ -96,25 +97,33 @@ class OfferedCluster(ClusterBuilder):
             )
         return existing, candidates, nodes
 
-    def decided(self, memory: Memory | None = None, *, now: float = NOW) -> tuple[Plan, Memory]:
-        """The plan and the memory after it."""
+    def offered_snapshot(self) -> Snapshot:
+        """The cluster with its groups, those that could be opened, and the selections."""
         existing, candidates, nodes = self.groups_of_pools()
         before = self.snapshot()
-        snapshot = msgspec.structs.replace(
+        return msgspec.structs.replace(
             before,
             groups=(*before.groups, *existing),
             candidates=tuple(candidates),
+            selections=self.managed().selections(),
             nodes=(*before.nodes, *nodes),
         )
+
+    def offered_policy(self) -> Policy:
+        """The policy with the declarations."""
         options = msgspec.structs.replace(Options(), **self.options)
-        policy = Policy(
+        return Policy(
             name="test",
             mode=Mode.ACTIVE,
             options=options,
             managed_pools=self.pools,
             **self.policy,
         )
-        return plan_cluster(snapshot, policy, memory or Memory(), now, 0)
+
+    def decided(self, memory: Memory | None = None, *, now: float = NOW) -> tuple[Plan, Memory]:
+        """The plan and the memory after it."""
+        policy = self.offered_policy()
+        return plan_cluster(self.offered_snapshot(), policy, memory or Memory(), now, 0)
 
     def waiting(self, count: int, cpu: int, gib: int, **more: Any) -> OfferedCluster:
         """Adds pods that the scheduler has refused."""

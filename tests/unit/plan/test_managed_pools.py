@@ -18,6 +18,7 @@ from chalicelib.policy.settings.managed_pools import (
 )
 from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.policy.settings.spot import Spot
+from chalicelib.reasons.no_place import no_place
 from tests.builders import NOW, ZONE, even, having, near
 from tests.unit.plan.consolidation_fixture import policy
 from tests.unit.plan.managed_offers import GENERAL, GIB, OfferedCluster, entries, entry, title
@@ -379,3 +380,25 @@ def consolidating(**settings: Any) -> dict[str, Any]:
         "consolidation": fields.consolidation,
         "disruption_budgets": fields.disruption_budgets,
     }
+
+
+def test_only_the_three_nearest_machines_of_a_declaration_say_why_not() -> None:
+    types = tuple(entry(f"t{at}", price=0.5 - at / 100) for at in range(9))
+    plan, _ = OfferedCluster(catalogue=types).waiting(1, 64, 4).decided()
+    (unplaced,) = plan.unschedulable
+    assert (len(unplaced.reasons), unplaced.nearest, unplaced.more) == (3, 3, {"general": 6})
+    place = no_place(unplaced)
+    assert "64" in place.cause
+    assert place.others == "6 further machines of general"
+    chosen = OfferedCluster(catalogue=types).managed().candidates
+    assert sorted(chosen[name].machine.price for name in unplaced.reasons) == [0.42, 0.43, 0.44]
+
+
+def test_all_groups_that_a_person_has_made_say_why_not() -> None:
+    case = OfferedCluster()
+    for name in ("a", "b", "c", "d", "e"):
+        case.group(name, max=1, target=1)
+    plan, _ = case.waiting(1, 64, 4).decided()
+    (unplaced,) = plan.unschedulable
+    assert {"a", "b", "c", "d", "e"} <= unplaced.reasons.keys()
+    assert unplaced.more == {"general": 2}

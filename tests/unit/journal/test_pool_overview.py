@@ -1,0 +1,86 @@
+"""What `outscaler get pools` shows: groups and nodes of each declaration, the next machine, and
+what keeps it from buying more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.cli.columns import POOLS
+from chalicelib.journal.pool_overview import pool_overviews
+from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.overview import ClusterOverview, PoolOverview
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.policy.settings.managed_pools import ManagedPool, PoolLimits
+from chalicelib.views.managed_pools import pool_rows
+from tests.builders import NOW
+from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entry
+
+
+def seen(case: OfferedCluster, memory: Memory | None = None, **changes: Any) -> PoolOverview:
+    snapshot = msgspec.structs.replace(case.offered_snapshot(), **changes)
+    state = build_cluster_state(snapshot, case.offered_policy(), memory or Memory(), NOW)
+    (row,) = pool_overviews(state)
+    return row
+
+
+def pool(**fields: Any) -> ManagedPool:
+    return msgspec.structs.replace(GENERAL, **fields)
+
+
+def cells(row: PoolOverview) -> dict[str, str]:
+    (shown,) = pool_rows([row])
+    titles = [column.title for column in POOLS.columns]
+    return dict(zip(titles, POOLS.row(shown, NOW).cells, strict=True))
+
+
+def test_row_has_groups_nodes_their_price_and_the_cheapest_machine() -> None:
+    row = seen(OfferedCluster().opened("s4", 2).opened("s8"))
+    assert (row.candidates, row.open_groups, row.live_groups, row.nodes) == (5, 2, 1, 2)
+    assert (row.price, row.next_machine, row.next_price) == (0.38, "s2 z1 on-demand", 0.1)
+    assert cells(row) == {
+        "pool": "general",
+        "provider": "test",
+        "candidates": "5",
+        "open": "2",
+        "live": "1",
+        "nodes": "2",
+        "price an hour": "0.38 EUR",
+        "next machine": "s2 z1 on-demand, 0.10 EUR",
+        "held by": "-",
+    }
+
+
+def test_limit_that_is_reached_holds_a_declaration_and_nothing_is_next() -> None:
+    row = seen(OfferedCluster(pool(limits=PoolLimits(nodes=2))).opened("s4", 2))
+    assert row.next_machine == ""
+    assert "general: nodes 2 of 2" in row.held
+    assert cells(row)["next machine"] == "-"
+
+
+def test_declaration_with_all_its_groups_grows_only_those_that_are_open() -> None:
+    row = seen(OfferedCluster(pool(max_pools=1)).opened("s8", 1))
+    assert row.next_machine == "s8 z1 on-demand"
+    assert "as many groups as it may have" in row.held
+
+
+def test_machine_that_is_backed_off_is_not_the_next_one() -> None:
+    case = OfferedCluster(catalogue=(entry("s2"), entry("s4")))
+    cheapest = min(case.groups_of_pools()[1], key=lambda group: group.price)
+    failed = Backoff(until=NOW + 600, duration=600, last_failed=NOW, cls="OutOfStock")
+    memory = Memory(groups={cheapest.id: GroupMemory(backoff=failed)})
+    assert seen(case, memory).next_machine == "s4 z1 on-demand"
+
+
+def test_problem_of_a_catalogue_holds_a_declaration() -> None:
+    case = OfferedCluster()
+    (selection,) = case.managed().selections()
+    broken = msgspec.structs.replace(selection, problem="workers is gone")
+    assert seen(case, selections=(broken,)).held == "workers is gone"
+    assert seen(case, selections=()).held == "the provider was not read"
+
+
+def test_overview_of_an_earlier_release_has_no_pools() -> None:
+    stored = msgspec.json.encode([NOW, [], [], 0, "EUR", None])
+    assert msgspec.json.decode(stored, type=ClusterOverview).pools == ()
