@@ -123,6 +123,7 @@ def cancel_delete(context: CherryContext, operation: Operation) -> bool:
 def remove_group(context: CherryContext, operation: Operation) -> Outcome:
     """Return that a group without servers is gone: the vendor has no groups. Raises
     ProviderError."""
+    context.bounds(operation.spec.group)
     definition = context.definition(operation.spec.group)
     if context.servers(definition).counted(definition):
         return Failed(Conflict.__name__, f"pool {operation.spec.group} has servers")

@@ -1,8 +1,8 @@
 """The catalogue of a vendor in the cache that all functions share.
 
 A pass reads what is there and never waits for the vendor. What is due is read again at the end of
-a pass, after its plan has been sent (passes/catalogues.py). An old catalogue opens no group, but it
-still says what the machines of existing ones are and cost.
+a pass, after its plan has been sent (passes/cluster_reading.py). An old catalogue opens no group,
+but it still says what the machines of existing ones are and cost.
 """
 
 from __future__ import annotations

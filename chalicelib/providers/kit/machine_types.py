@@ -17,6 +17,8 @@ from chalicelib.model.catalogue import Catalogue, CatalogueEntry
 from chalicelib.policy.settings.managed_pools import ManagedPool, Market, Requirements
 
 _GIB = 2**30
+KEYS = {field.name: field.encode_name for field in msgspec.structs.fields(Requirements)}
+"""The keys of requirements in a document, by attribute."""
 NO_PRICE, NO_STOCK = "price", "stock"
 """Stages after the requirements."""
 
@@ -80,7 +82,7 @@ def _missing(
         return NO_PRICE
     most = requirements.max_price
     if most is not None and price + disk_price > most:
-        return "maxPrice"
+        return KEYS["max_price"]
     return NO_STOCK if stock == 0 else ""
 
 
@@ -133,7 +135,7 @@ CHECKS: tuple[tuple[str, Callable[[Requirements, CatalogueEntry], bool]], ...] =
         lambda wanted, entry: wanted.memory is None or entry.memory / _GIB in wanted.memory,
     ),
     (
-        "memoryPerCpu",
+        KEYS["memory_per_cpu"],
         lambda wanted, entry: (
             wanted.memory_per_cpu is None
             or entry.memory / _GIB / entry.cores in wanted.memory_per_cpu

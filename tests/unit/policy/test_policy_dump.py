@@ -263,7 +263,6 @@ managed_pools = st.lists(
         ManagedPool,
         name=words,
         provider=st.just("exoscale"),
-        mode=st.none() | st.sampled_from(Mode),
         copy_from=words,
         requirements=st.builds(
             Requirements,
@@ -300,7 +299,7 @@ managed_pools = st.lists(
         max_pools=st.integers(1, 100),
         opening_factor=st.integers(0, 100).map(lambda percentage: percentage / 100),
         keep_empty=_DAYS,
-        delete_empty=st.none() | st.booleans(),
+        delete_empty=st.booleans(),
         min_types=st.integers(1, 20),
         max_share=st.builds(MaxShare, type=_PERCENTAGES, zone=_PERCENTAGES),
         strict=st.booleans(),
