@@ -27,7 +27,7 @@ from tests.scenario.policies import document
 MINUTE, HOUR = 60.0, 3600.0
 WORKERS, POOL = "workers", "general"
 TYPE_LABEL = "node.kubernetes.io/instance-type"
-CREATE, DELETE = "create-sks-nodepool", "delete-sks-nodepool"
+CREATE, DELETE, SCALE = "create-sks-nodepool", "delete-sks-nodepool", "scale-sks-nodepool"
 OPTIONS = {
     "expander": "least-cost",
     "scaleDownUnneededTime": "3m",
@@ -253,6 +253,7 @@ def test_other_machine_type_is_bought_where_the_cheapest_is_sold_out(
     assert {name: size for name, size in nodepools.own().items() if size} == nodepools.targets()
     assert sum(nodepools.own().values()) == nodepools.machines(), "nothing is asked for in vain"
     assert nodepools.calls(CREATE) == 2
+    assert nodepools.calls(SCALE) == 1, "only for the size 0 of the one without machines"
     names = [node["metadata"]["name"] for node in nodepools.nodes()]
     assert len(names) == nodepools.machines()
 

@@ -2,7 +2,8 @@
 
     check        the policy allows this group, of this size and price
     look         list by name and mark
-    found        grow it as any other group; of the machine that came with it nothing is undone
+    found        grow it as any other group; of the machine that came with it nothing is undone.
+                 Failed if its creation could not make that machine
     not found    an operation is pending          poll again
                  the operation has failed         failed, with its class
                  a creation was sent              look again for a minute, in case it appears late
@@ -62,8 +63,11 @@ def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     if own is None:
         return _open(context, operation, candidate)
     _verify(own[1], candidate)
-    if WORK in operation.status.data and is_pending(known_work(context, operation)):
-        return poll_later(operation, f"Nodepool {own[1].name} is being made")
+    work, title = known_work(context, operation), f"Nodepool {own[1].name}"
+    if is_pending(work):
+        return poll_later(operation, f"{title} is being made")
+    if work is not None and has_failed(work) and CREATIONS in operation.status.data:
+        return failure(title, work, {"created": 0, WORK: work.id})
     return growth.scale_up(context, _from_present_size(operation, own[1]))
 
 
