@@ -118,8 +118,8 @@ class PriceBook(msgspec.Struct, frozen=True):
         return node_price(node, self._list_for(group), own)
 
     def _list_for(self, group: NodeGroup | None) -> NodePrices | None:
-        """Return the list by which nodes of a group are priced: without its rates where the vendor's
-        catalogue names the price."""
+        """Return the list by which nodes of a group are priced: without its rates where the
+        vendor's catalogue names the price."""
         if self.prices is None or group is None or group.managed is None:
             return self.prices
         if not is_price(self.own(group)):

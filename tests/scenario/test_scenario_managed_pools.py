@@ -205,7 +205,9 @@ def test_nodepools_are_opened_for_odd_pods_and_pruned_when_empty(
     assert not world.operations()
     world.step(HOUR)
     assert nodepools.calls(CREATE, DELETE) == 4
-    ended = Counter(operation.status.state for operation in world.store.operations.ended(world.name))
+    ended = Counter(
+        operation.status.state for operation in world.store.operations.ended(world.name)
+    )
     assert set(ended) == {"succeeded"}
 
 
