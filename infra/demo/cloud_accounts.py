@@ -43,8 +43,8 @@ from infra.emulators.cherryservers.attached_account import CherryAccount, Cherry
 from infra.emulators.cherryservers.models import DEPLOYED, NEVER_JOINS, CherryServer
 from infra.emulators.cherryservers.models import CherryDurations as MetalTimes
 from infra.emulators.cloud_account import CloudBeside
-from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.models import ExoscalePool, Kind
+from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
+from infra.emulators.exoscale.models import ExoscaleDurations, ExoscalePool, Kind
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.huaweicloud.models import DEFAULT, SOLD_OUT, CcePool, Node, ScaleGroup
 from infra.emulators.huaweicloud.models import CceDurations as CceTimes
@@ -459,9 +459,12 @@ class Clouds:
     def __init__(self, broken: int = 1) -> None:
         self._broken = broken
         self._alicloud = AlicloudAccount()
-        self._exoscale = ExoscaleAccount()
+        self._exoscale = ExoscaleAccount(
+            times=ExoscaleDurations(operation=10.0, create=5.0, destroy=5.0, delete_pool=10.0),
+            ways=ExoscaleRegistrationOptions(boot=10.0),
+        )
         self._cherry = CherryAccount(
-            times=MetalTimes(deploy=60.0),
+            times=MetalTimes(deploy=60.0, virtual=15.0, terminate=10.0),
             ways=CherryRegistrationOptions(cluster=CLUSTER),
             create_tokens=True,
         )

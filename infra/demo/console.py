@@ -189,10 +189,11 @@ class Departures:
 
 @dataclass
 class Opened:
-    """What became of groups that Outscaler makes. is_applied: whether their workloads were. kills: how often a function that creates one is
-    to be killed; interrupted: for which. ran: nodes by group when all pods ran. made: successful
-    creations of Nodepools, existing: Nodepools, by group, at that time. kept: sizes of Nodepools
-    without nodes before they were pruned, servers: servers then. left: Nodepools at the end."""
+    """What became of groups that Outscaler makes. is_applied: whether their workloads were. kills:
+    how often a function that creates one is to be killed; interrupted: for which. ran: nodes by
+    group when all pods ran. made: successful creations of Nodepools, existing: Nodepools, by group,
+    at that time. kept: sizes of Nodepools without nodes before they were pruned, servers: servers
+    then. left: Nodepools at the end."""
 
     kills: int = 0
     is_applied: bool = False

@@ -61,7 +61,7 @@ def _is_quiet(result: Result) -> bool:
 class Narrator:
     """look() reports what is new since the last call; heard() accepts results from any thread.
     groups: names of groups whose ids are not readable; those of groups that Outscaler makes are
-    added."""
+    added. unneeded_time, delay_after_add: as the policy has them, in seconds."""
 
     def __init__(
         self,
@@ -91,6 +91,7 @@ class Narrator:
         self._departures = DepartureNarrator(ledger, say, self.named)
         self.memory = Memory()
         self.plans = 0
+        self.unneeded_time, self.delay_after_add = UNNEEDED_TIME, DELAY_AFTER_ADD
 
     def short(self, group: str) -> str:
         """Return `workers` for `MachineDeployment/default/workers`."""
@@ -286,9 +287,9 @@ class Narrator:
         self._departures.tell(plan)
         unneeded = frozenset(plan.unneeded)
         if fresh := unneeded - self._unneeded:
+            timer = span(self.unneeded_time)
             self._say(
-                "outscaler",
-                f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs",
+                "outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {timer} runs"
             )
         self._unneeded = unneeded
         waits = [
@@ -351,7 +352,7 @@ class Narrator:
         """Return the seconds until nodes may be removed again after the last
         scale-up, 0.0 if they may be now."""
         last = self.memory.last_scale_up
-        return max(0.0, last + DELAY_AFTER_ADD - self._clock()) if last else 0.0
+        return max(0.0, last + self.delay_after_add - self._clock()) if last else 0.0
 
     def _tell_timers(self) -> None:
         running, now = self.timers(), self._clock()
@@ -361,7 +362,7 @@ class Narrator:
         told = ", ".join(f"{name} {span(seconds)}" for name, seconds in running[:3])
         more = f" and {len(running) - 3} more" if len(running) > 3 else ""
         rest = f"; cooldown after growth: {span(self.cooldown())} left" if self.cooldown() else ""
-        self._say("time", f"unneeded for: {told}{more}, of {span(UNNEEDED_TIME)}{rest}")
+        self._say("time", f"unneeded for: {told}{more}, of {span(self.unneeded_time)}{rest}")
 
 
 def _purpose(operation: Operation) -> str:

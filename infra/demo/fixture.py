@@ -141,7 +141,14 @@ _MANAGED = f"""\
   - {{name: {STUDIO}, provider: exoscale, copyFrom: {SKS}, labels: {{pool: {STUDIO}}}}}
   - {{name: {CELLAR}, provider: cherryservers}}
 """
-_CHAIN, _CHEAPEST = "expander: [priority, least-waste]", "expander: least-cost"
+_CHEAPEST: Mapping[str, str] = {
+    "expander: [priority, least-waste]": "expander: least-cost",
+    "scaleDownUnneededTime: 2m": "scaleDownUnneededTime: 30s",
+    "scaleDownDelayAfterAdd: 7m": "scaleDownDelayAfterAdd: 30s",
+}
+"""Options of the policy with managed pools, in place of the former ones."""
+QUICK = 30.0
+"""Seconds of both times of removals then."""
 _WINDOW = """\
   maintenanceWindows: [{name: night, cron: "0 2 * * *", duration: 4h}]
 """
@@ -281,7 +288,9 @@ def with_departures(document: str, *, at_night: bool = False) -> str:
 
 def with_managed_pools(document: str) -> str:
     """Return the policy document with managed pools, which least-cost chooses among."""
-    return document.replace(_OFTEN, _SELDOM).replace(_CHAIN, _CHEAPEST) + _MANAGED
+    for former, option in _CHEAPEST.items():
+        document = document.replace(former, option)
+    return document.replace(_OFTEN, _SELDOM) + _MANAGED
 
 
 def evening(present: float) -> float:
@@ -310,7 +319,7 @@ def odd_workloads() -> list[KubeObject]:
     return [
         objects.deployment(TRAILER, replicas=2, cpu="3", memory="4Gi", nodeSelector=studio),
         objects.deployment(MATTE, replicas=1, cpu="1500m", memory="26Gi", nodeSelector=studio),
-        objects.deployment(VAULT, replicas=2, cpu="3", memory="4Gi", nodeSelector=cellar),
+        objects.deployment(VAULT, replicas=1, cpu="3", memory="4Gi", nodeSelector=cellar),
     ]
 
 

@@ -592,6 +592,7 @@ def _renewed(stage: DemoStage) -> bool:
 def _open_groups(stage: DemoStage) -> None:
     own = stage.ledger.opened
     own.kills = int(stage.kills > _CREATION_KILL)
+    stage.narrator.unneeded_time = stage.narrator.delay_after_add = fixture.QUICK
     stage.clouds.offer_machines()
     stage.emulation.functions.deaths.update({ACT_SKS: [CREATION_DEATH]} if own.kills else {})
     document = fixture.with_managed_pools(stage.clouds.policy(stage.subscriber.topic))
