@@ -58,7 +58,7 @@ def _next(ledger: Ledger) -> tuple[bool, str]:
 
 def _made_once(ledger: Ledger) -> tuple[bool, str]:
     own = ledger.opened
-    right = bool(own.made) and set(own.made.values()) == {1} == set(own.existing.values())
+    right = set(own.made.values()) == {1} and own.existing == own.made
     killed = f"killed for {names(own.interrupted)}" if own.interrupted else "nothing killed"
     made = ", ".join(f"{group} {number}" for group, number in sorted(own.existing.items()))
     return right and len(own.interrupted) == own.kills, f"{killed}; Nodepools: {made or 'none'}"
