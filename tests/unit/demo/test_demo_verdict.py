@@ -50,11 +50,7 @@ def _good() -> Ledger:
             ("lean", 1, 2),
             *((group, 0, 1) for group in (RARE, *MANAGED)),
         ],
-        planned=Counter(
-            {**BOUGHT, **MANAGED, RARE: 1},
-            burst=2,
-            m7=1,
-        ),
+        planned=Counter({**BOUGHT, **MANAGED, RARE: 1, "burst": 2, "m7": 1}),
         bought=Counter({**BOUGHT, **MANAGED}),
         refused=Counter({"burst": 2, "m7": 1, RARE: 1}),
         why={"burst": "NoStock", "m7": "SoldOut", RARE: "No capacity"},
