@@ -388,7 +388,7 @@ class ReasonCode(StrEnum):
         at_maximum=True,
         meaning=(
             "raise `maxPools` of the managed pool, or remove its empty groups with `outscaler "
-            "pools prune`"
+            "pools prune NAME`"
         ),
     )
     SPREAD_NOT_REACHED = ReasonRow(

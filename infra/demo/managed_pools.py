@@ -31,7 +31,7 @@ def managed_pool_expectations() -> tuple[tuple[str, Check], ...]:
             "a function was killed between a Nodepool's creation and its answer, and one exists",
             _made_once,
         ),
-        ("empty Nodepools stayed until outscaler pools prune, and no server stayed", _pruned),
+        ("empty Nodepools stayed until a person pruned them, and no server stayed", _pruned),
     )
 
 

@@ -286,7 +286,7 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
             "Groups without nodes",
             "The pods are deleted, and then their nodes. Nothing stays of a group at Cherry "
             "Servers. At Exoscale empty "
-            "Nodepools stay until outscaler pools prune.",
+            "Nodepools stay until a person prunes them.",
             _empty_groups,
             _pruned,
             1800.0,

@@ -147,10 +147,10 @@ class ManagedNodepools(ManagedPoolsCluster):
         return sum(call.operation in operations and call.status < 300 for call in log)
 
 
-@pytest.fixture(params=[False, True], ids=["one-process", "restarted"])
-def nodepools(request: pytest.FixtureRequest) -> Iterator[ManagedNodepools]:
+@pytest.fixture
+def nodepools() -> Iterator[ManagedNodepools]:
     account = ExoscaleAccount()
-    with LocalWorld(quick=True, forgetful=request.param, clouds=(account,)) as world:
+    with LocalWorld(quick=True, forgetful=True, clouds=(account,)) as world:
         cluster = account.zone.add_cluster("prod")
         made = account.zone.add_nodepool(cluster.id, WORKERS, labels={"team": "shop"})
         world.seed(objects.node("system", cpu="2"))
@@ -203,7 +203,7 @@ def test_nodepools_are_opened_for_odd_pods_and_pruned_when_empty(
     assert len(nodepools.account.zone.pools) == 1, "the one that a person has made stays"
     assert nodepools.calls(DELETE) == 2
     assert not world.operations()
-    world.step(HOUR)
+    world.step(10 * MINUTE)
     assert nodepools.calls(CREATE, DELETE) == 4
     ended = Counter(
         operation.status.state for operation in world.store.operations.ended(world.name)
@@ -250,7 +250,7 @@ def test_other_machine_type_is_bought_where_the_cheapest_is_sold_out(
         if operation.status.state == "failed"
     ]
     assert len(failed) == 1
-    world.step(HOUR)
+    world.step(20 * MINUTE)
     assert not world.operations()
     assert {name: size for name, size in nodepools.own().items() if size} == nodepools.targets()
     assert sum(nodepools.own().values()) == nodepools.machines(), "nothing is asked for in vain"
@@ -300,7 +300,7 @@ def test_shadow_mode_shows_what_it_would_open_and_opens_nothing(
     nodepools.run(**SHAPES)
     nodepools.apply("shadow")
 
-    world.step(30 * MINUTE)
+    world.step(5 * MINUTE)
 
     assert nodepools.growths()
     assert len(nodepools.own()) == 0
@@ -349,10 +349,10 @@ class ManagedServers(ManagedPoolsCluster):
         return sum(call.action == "create_server" for call in self.account.server.log)
 
 
-@pytest.fixture(params=[False, True], ids=["one-process", "restarted"])
-def servers(request: pytest.FixtureRequest) -> Iterator[ManagedServers]:
+@pytest.fixture
+def servers() -> Iterator[ManagedServers]:
     account = CherryAccount(times=CherryDurations(deploy=120.0))
-    with LocalWorld(quick=True, forgetful=request.param, clouds=(account,)) as world:
+    with LocalWorld(quick=True, forgetful=True, clouds=(account,)) as world:
         world.seed(objects.node("system", cpu="2"))
         yield ManagedServers(world, account)
 

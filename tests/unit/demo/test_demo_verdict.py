@@ -156,7 +156,7 @@ REPAIRED = "a sick node's successor was ready before it was drained, and bought 
 RAN = "pods of odd shapes ran on groups of two managed pools, one at each vendor"
 SOLD_OUT = "a sold-out machine type was replaced by the next one, in the same pass or the next"
 MADE_ONCE = "a function was killed between a Nodepool's creation and its answer, and one exists"
-PRUNED = "empty Nodepools stayed until outscaler pools prune, and no server stayed"
+PRUNED = "empty Nodepools stayed until a person pruned them, and no server stayed"
 RENEWED = "an old node waited for its window, and its successor came first"
 
 
