@@ -2,7 +2,9 @@
 otherwise from the provider's prices.
 
 A node costs the price of its instance type; without one, its capacity by the rates; without rates,
-the price that its provider reports for a node of its group (NodeGroup.price). A node of a spot
+the price that its provider reports for a node of its group (NodeGroup.price). For a group that
+Outscaler has made, or could open, the provider's price precedes the rates: its machine was chosen
+among others by what the vendor's catalogue says. A node of a spot
 group costs the price of its instance type in `spot`; without one, what its provider reports; only
 then the others. `node` is added in any case. Either cpu or memory may be omitted and then costs
 nothing, but a GPU is never free: a node with GPUs but without a GPU rate has no price by the list.
@@ -85,7 +87,7 @@ class PriceBook(msgspec.Struct, frozen=True):
 
     def of_node(self, node: Node, group: NodeGroup | None) -> Price | NoPrice:
         """Return the price of a node. group: that it is in, None if it is in none."""
-        listed = node_price(node, self.prices)
+        listed = node_price(node, self._list_for(group))
         if group is not None and group.spot and self.spot:
             listed = _spot_price(node, self.prices) or (
                 None if is_price(self.own(group)) else listed
@@ -113,7 +115,16 @@ class PriceBook(msgspec.Struct, frozen=True):
             listed = _spot_price(node, self.prices)
             if listed is not None or is_price(own):
                 return own + (self.prices or _NO_LIST).node if listed is None else listed
-        return node_price(node, self.prices, own)
+        return node_price(node, self._list_for(group), own)
+
+    def _list_for(self, group: NodeGroup | None) -> NodePrices | None:
+        """Return the list by which nodes of a group are priced: without its rates where the
+        vendor's catalogue names the price."""
+        if self.prices is None or group is None or group.managed is None:
+            return self.prices
+        if not is_price(self.own(group)):
+            return self.prices
+        return msgspec.structs.replace(self.prices, cpu=None, memory=None)
 
     def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
         """Return the price of a new node of the group. example_node: one of its

@@ -11,8 +11,9 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from chalicelib.model.managed_group import PREFIX, declaration_in_name
 from chalicelib.reasons.words import counted
 from infra.demo.cluster_observer import Side
 from infra.demo.console import Ledger, Say
@@ -25,23 +26,25 @@ from infra.demo.fixture import (
     NIGHT_FIRST,
     NIGHT_SECOND,
     NIGHT_UID,
+    RARE_TYPE,
     SKS,
     SPARE,
     STREAM,
     STREAM_SPOT,
     STREAM_TYPE,
+    managed_name,
     policy,
 )
 from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.models import NO_STOCK, Activity, MachineType
-from infra.emulators.cherryservers.account import PROJECT, CherryCloud
+from infra.emulators.cherryservers.account import POOL, PROJECT, CherryCloud
 from infra.emulators.cherryservers.attached_account import CherryAccount, CherryRegistrationOptions
 from infra.emulators.cherryservers.models import DEPLOYED, NEVER_JOINS, CherryServer
 from infra.emulators.cherryservers.models import CherryDurations as MetalTimes
 from infra.emulators.cloud_account import CloudBeside
-from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.models import Kind
+from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
+from infra.emulators.exoscale.models import ExoscaleDurations, ExoscalePool, Kind
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.huaweicloud.models import DEFAULT, SOLD_OUT, CcePool, Node, ScaleGroup
 from infra.emulators.huaweicloud.models import CceDurations as CceTimes
@@ -190,26 +193,34 @@ class CherryReader(_Fresh):
             if self.is_new("server", server.id):
                 by_order[server.tags.get(_ORDERED_BY, "")].append(server)
         for order, ordered in by_order.items():
+            group = _group_of(ordered[0])
             hosts = ", ".join(server.hostname for server in ordered)
             number = counted(len(ordered), "server")
-            text = f"Cherry Servers was asked for {number} of {METAL}: {hosts}"
+            text = f"Cherry Servers was asked for {number} of {group}: {hosts}"
             asked = (0, len(ordered)) if self.is_new("order", order) else None
-            yield News(text, METAL, called=True, asked=asked, bought=len(ordered))
+            yield News(text, group, called=True, asked=asked, bought=len(ordered))
         for server in servers:
             if server.status == DEPLOYED and self.is_new("deployed", server.id):
                 never = "" if server.fate.joins else ", and will never join the cluster"
                 yield News(f"Cherry Servers: {server.hostname} is deployed{never}")
             if server.leaving and self.is_new("leaving", server.id):
                 text = f"Cherry Servers terminates {server.hostname} (server {server.id})"
-                yield News(text, METAL, called=True, lost=not server.fate.joins)
+                yield News(text, _group_of(server), called=True, lost=not server.fate.joins)
 
     def sizes(self) -> dict[str, int]:
-        return {METAL: sum(not server.leaving for server in self._cloud.members(METAL, CLUSTER))}
+        with self._cloud.lock:
+            staying = [server for server in self._cloud.servers.values() if not server.leaving]
+        return {METAL: 0, **Counter(_group_of(server) for server in staying)}
+
+
+def _group_of(server: CherryServer) -> str:
+    declaration = declaration_in_name(server.tags.get(POOL, ""))
+    return managed_name(declaration, server.order.plan) if declaration else METAL
 
 
 class ExoscaleReader:
-    """Reads requests for changes. Its quota is used up, so that it refuses them. pool: the
-    Nodepool's Instance Pool."""
+    """Reads requests for changes of one Nodepool. Its quota is used up, so that it refuses them.
+    pool: the Nodepool's Instance Pool."""
 
     def __init__(self, account: ExoscaleAccount, pool: str) -> None:
         self._account, self._pool = account, pool
@@ -219,7 +230,7 @@ class ExoscaleReader:
         log = self._account.server.log
         calls, self._calls = log[self._calls :], len(log)
         for call in calls:
-            if not call.writes:
+            if not call.writes or self._account.zone.pools[self._pool].nodepool not in call.path:
                 continue
             size, before = int(json.loads(call.body or "{}").get("size", 0)), self._size
             if call.status >= 300:
@@ -234,6 +245,98 @@ class ExoscaleReader:
     def sizes(self) -> dict[str, int]:
         with self._account.zone.lock:
             return {SKS: self._account.zone.pools[self._pool].size}
+
+
+_CREATE, _DELETE, _SCALE = "create-sks-nodepool", "delete-sks-nodepool", "scale-sks-nodepool"
+
+
+class NodepoolReader(_Fresh):
+    """Reads requests for Nodepools that Outscaler makes, and their machines. A Nodepool is made
+    with one machine and then grown, so only its creation counts as asked."""
+
+    def __init__(self, account: ExoscaleAccount) -> None:
+        super().__init__()
+        self._account = account
+        self._calls = 0
+        self._names: dict[str, str] = {}
+
+    def news(self) -> Iterator[News]:
+        zone, log = self._account.zone, self._account.server.log
+        calls, self._calls = log[self._calls :], len(log)
+        with zone.lock:
+            machines = [(self._name(pool), list(pool.members)) for pool in self._own()]
+            failed = [
+                (work.id, self._names[work.pool], work.message)
+                for work in zone.works.values()
+                if work.creates and work.state == "failure" and work.pool in self._names
+            ]
+        yield from filter(None, map(self._request, calls))
+        for name, members in machines:
+            built = sum(self.is_new("machine", member) for member in members)
+            if built:
+                yield News(
+                    f"Exoscale builds {counted(built, 'instance')} of {name}", name, bought=built
+                )
+        for work, name, why in failed:
+            if self.is_new("failed", work):
+                yield News(f"Exoscale has none for {name}: {why}", name, refused=1, why=why)
+
+    def sizes(self) -> dict[str, int]:
+        with self._account.zone.lock:
+            return {self._name(pool): pool.size for pool in self._own()}
+
+    def made(self) -> Counter[str]:
+        """Return group -> its creations that the vendor has accepted."""
+        bodies = (
+            json.loads(call.body)
+            for call in self._account.server.log
+            if call.operation == _CREATE and call.status < 300
+        )
+        return Counter(self._requested(body) for body in bodies)
+
+    def existing(self) -> Counter[str]:
+        """Return group -> its Nodepools."""
+        with self._account.zone.lock:
+            return Counter(self._name(pool) for pool in self._own())
+
+    def _own(self) -> list[ExoscalePool]:
+        """Return the pools of own Nodepools. The caller has the zone's lock."""
+        zone = self._account.zone
+        nodepools = ((pool, zone.nodepool(pool)) for pool in zone.pools.values())
+        return [
+            pool
+            for pool, nodepool in nodepools
+            if nodepool is not None and nodepool.name.startswith(PREFIX)
+        ]
+
+    def _name(self, pool: ExoscalePool) -> str:
+        nodepool = self._account.zone.nodepool(pool)
+        if nodepool is not None:
+            name = managed_name(declaration_in_name(nodepool.name), pool.kind.name)
+            self._names[pool.id] = self._names[nodepool.id] = name
+        return self._names[pool.id]
+
+    def _requested(self, body: Mapping[str, Any]) -> str:
+        kind = self._account.zone.kinds[body["instance-type"]["id"]]
+        return managed_name(declaration_in_name(body["name"]), kind.name)
+
+    def _request(self, call: LoggedOperation) -> News | None:
+        if not call.writes or call.status >= 300:
+            return None
+        if call.operation == _CREATE:
+            name = self._requested(json.loads(call.body))
+            text = f"Exoscale was asked for a Nodepool of one machine: {name}"
+            return News(text, name, called=True, asked=(0, 1))
+        nodepool = call.path.rpartition("/")[2].partition(":")[0]
+        if (owner := self._names.get(nodepool, "")) == "":
+            return None
+        body = json.loads(call.body or "{}")
+        words = {
+            _DELETE: f"to delete the Nodepool {owner}",
+            _SCALE: f"for another size of {owner}: {body.get('size')}",
+        }
+        fewer = f"to remove {counted(len(body.get('instances', ())), 'instance')} of {owner}"
+        return News(f"Exoscale was asked {words.get(call.operation, fewer)}", owner, called=True)
 
 
 class HuaweiReader(_Fresh):
@@ -356,9 +459,12 @@ class Clouds:
     def __init__(self, broken: int = 1) -> None:
         self._broken = broken
         self._alicloud = AlicloudAccount()
-        self._exoscale = ExoscaleAccount()
+        self._exoscale = ExoscaleAccount(
+            times=ExoscaleDurations(operation=10.0, create=5.0, destroy=5.0, delete_pool=10.0),
+            ways=ExoscaleRegistrationOptions(boot=10.0),
+        )
         self._cherry = CherryAccount(
-            times=MetalTimes(deploy=60.0),
+            times=MetalTimes(deploy=60.0, virtual=15.0, terminate=10.0),
             ways=CherryRegistrationOptions(cluster=CLUSTER),
             create_tokens=True,
         )
@@ -378,7 +484,7 @@ class Clouds:
 
     def furnish(self) -> dict[str, str]:
         """Create the groups, all of them empty except Huawei Cloud's. Returns id -> the
-        name in the demonstration."""
+        name in the demonstration; groups that come later are added to it."""
         self._bursts()
         self._renders()
         self._nights_and_days()
@@ -400,6 +506,19 @@ class Clouds:
                 name, size=size, most=3, types=(STREAM_TYPE,), machine_tags=tags, spot=strategy
             )
             self._scaling[made.id] = self._names[made.id] = name
+
+    def offer_machines(self) -> None:
+        """Let Exoscale raise the quota, and sell one type out."""
+        zone = self._exoscale.zone
+        with zone.lock:
+            zone.limit = zone.usage() + 20
+            zone.sold_out.add(RARE_TYPE)
+
+    def have_told_prices(self) -> bool:
+        """Return whether both vendors of managed pools have been asked for their machine types."""
+        asked = {call.operation for call in self._exoscale.server.log}
+        plans = {call.action for call in self._cherry.server.log}
+        return "get-price-list" in asked and bool(plans & {"list_plans", "list_team_plans"})
 
     def interrupt(self) -> float:
         """Let Alibaba Cloud announce that it takes back the node of the spot group.
@@ -450,9 +569,11 @@ class Clouds:
     def sides(
         self, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
     ) -> Sequence[Side]:
+        self.nodepools = NodepoolReader(self._exoscale)
         readers = (
             AlicloudReader(self._alicloud.cloud, self._scaling),
             ExoscaleReader(self._exoscale, self._nodepool),
+            self.nodepools,
             CherryReader(self._cherry.cloud),
             HuaweiReader(self._huawei, self._flavours),
         )

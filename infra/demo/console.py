@@ -188,6 +188,26 @@ class Departures:
 
 
 @dataclass
+class Opened:
+    """What became of groups that Outscaler makes. is_applied: whether their workloads were. kills:
+    how often a function that creates one is to be killed; interrupted: for which. ran: nodes by
+    group when all pods ran. made: successful creations of Nodepools, existing: Nodepools, by group,
+    at that time. kept: sizes of Nodepools without nodes before they were pruned, servers: servers
+    then. left: Nodepools at the end."""
+
+    kills: int = 0
+    is_applied: bool = False
+    interrupted: set[str] = field(default_factory=set)
+    ran: Counter[str] = field(default_factory=Counter)
+    made: Counter[str] = field(default_factory=Counter)
+    existing: Counter[str] = field(default_factory=Counter)
+    kept: dict[str, int] = field(default_factory=dict)
+    servers: int = 0
+    is_pruned: bool = False
+    left: int = -1
+
+
+@dataclass
 class Ledger:
     """Counters and observations. asked: changes of a group's size (group, from, to). planned: what
     plans wanted of each group. bought: machines created for it. refused: unavailable machines. why:
@@ -200,7 +220,7 @@ class Ledger:
     notifications that a subscriber received, as `type state subject`. failed: groups, or nodes, of
     failed operations. steps: "asked lean", "ready lean", "drained legacy" in their order, of the
     current chapter. renewed: requests for successors of nodes that are sick or old, by group.
-    consolidated, departed: of the last chapters."""
+    consolidated, departed, opened: of the last chapters."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
@@ -243,6 +263,7 @@ class Ledger:
     renewed: Counter[str] = field(default_factory=Counter)
     consolidated: Consolidated = field(default_factory=Consolidated)
     departed: Departures = field(default_factory=Departures)
+    opened: Opened = field(default_factory=Opened)
 
     @property
     def writes_per_quiet_pass(self) -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import queue
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import msgspec
@@ -37,8 +38,10 @@ from infra.demo.fixture import (
     DELAY_AFTER_ADD,
     FORECAST,
     SECOND,
+    SOLD_OUT,
     THRESHOLDS,
     UNNEEDED_TIME,
+    managed_name,
 )
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
@@ -57,7 +60,8 @@ def _is_quiet(result: Result) -> bool:
 
 class Narrator:
     """look() reports what is new since the last call; heard() accepts results from any thread.
-    groups: names of groups whose ids are not readable."""
+    groups: names of groups whose ids are not readable; those of groups that Outscaler makes are
+    added. unneeded_time, delay_after_add: as the policy has them, in seconds."""
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class Narrator:
         clock: Callable[[], float],
         ledger: Ledger,
         say: Say,
-        groups: Mapping[str, str],
+        groups: MutableMapping[str, str],
     ) -> None:
         self._cluster, self._store, self._clock, self._ledger, self._say = (
             cluster,
@@ -87,6 +91,7 @@ class Narrator:
         self._departures = DepartureNarrator(ledger, say, self.named)
         self.memory = Memory()
         self.plans = 0
+        self.unneeded_time, self.delay_after_add = UNNEEDED_TIME, DELAY_AFTER_ADD
 
     def short(self, group: str) -> str:
         """Return `workers` for `MachineDeployment/default/workers`."""
@@ -94,7 +99,8 @@ class Narrator:
 
     def named(self, text: str) -> str:
         for id_, name in sorted(self._groups.items(), key=lambda pair: -len(pair[0])):
-            text = text.replace(id_, name)
+            # nodes have names that contain the id of their group
+            text = re.sub(rf"(?<![\w-]){re.escape(id_)}(?![\w-])", name, text)
         return text
 
     def heard(self, result: Result, event: Json) -> None:
@@ -152,6 +158,8 @@ class Narrator:
         operation = self._known.get(bodies[0].get("operation", "")) if bodies else None
         where = f" for {self.short(operation.spec.group)}" if operation else ""
         self._interrupted |= {operation.spec.id} if operation else set()
+        if operation is not None and operation.spec.choice is not None:
+            self._ledger.opened.interrupted.add(self.short(operation.spec.group))
         self._ledger.killed.append(result.function)
         self._say(
             "killed",
@@ -199,6 +207,10 @@ class Narrator:
             self._tell_operation(operation)
 
     def _tell_operation(self, operation: Operation) -> None:
+        choice = operation.spec.choice
+        if choice is not None:
+            name = managed_name(choice.declaration, choice.instance_type)
+            self._groups[operation.spec.group] = name
         group = self.short(operation.spec.group)
         if operation.spec.kind is OperationKind.SCALE_UP:
             self._ledger.planned[group] += operation.spec.to_size - operation.spec.from_size
@@ -211,6 +223,8 @@ class Narrator:
                     f"{operation.spec.to_size} {_purpose(operation)}"
                 ),
             )
+        if operation.spec.kind is OperationKind.REMOVE_GROUP:
+            self._say("outscaler", f"plan: delete the empty group {group}")
         if operation.spec.kind is OperationKind.DELETE_INSTANCES:
             self._say(
                 "outscaler",
@@ -273,9 +287,9 @@ class Narrator:
         self._departures.tell(plan)
         unneeded = frozenset(plan.unneeded)
         if fresh := unneeded - self._unneeded:
+            timer = span(self.unneeded_time)
             self._say(
-                "outscaler",
-                f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs",
+                "outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {timer} runs"
             )
         self._unneeded = unneeded
         waits = [
@@ -296,12 +310,13 @@ class Narrator:
     def _tell_second_choices(self, plan: Plan) -> None:
         """Report the first decision that knows of an unavailable group, and its other scale-ups."""
         grown = [self.short(each.group) for each in plan.scale_ups]
+        second = {**SECOND, **SOLD_OUT}
         for each in plan.groups:
             first = self.short(each.group)
-            if each.backoff is None or first not in SECOND or first in self._ledger.second_choice:
+            if each.backoff is None or first not in second or first in self._ledger.second_choice:
                 continue
             self._ledger.second_choice[first] = (
-                AT_ONCE if SECOND[first] in grown else "not bought at once"
+                AT_ONCE if second[first] in grown else "not bought at once"
             )
             self._say(
                 "outscaler",
@@ -337,7 +352,7 @@ class Narrator:
         """Return the seconds until nodes may be removed again after the last
         scale-up, 0.0 if they may be now."""
         last = self.memory.last_scale_up
-        return max(0.0, last + DELAY_AFTER_ADD - self._clock()) if last else 0.0
+        return max(0.0, last + self.delay_after_add - self._clock()) if last else 0.0
 
     def _tell_timers(self) -> None:
         running, now = self.timers(), self._clock()
@@ -347,7 +362,7 @@ class Narrator:
         told = ", ".join(f"{name} {span(seconds)}" for name, seconds in running[:3])
         more = f" and {len(running) - 3} more" if len(running) > 3 else ""
         rest = f"; cooldown after growth: {span(self.cooldown())} left" if self.cooldown() else ""
-        self._say("time", f"unneeded for: {told}{more}, of {span(UNNEEDED_TIME)}{rest}")
+        self._say("time", f"unneeded for: {told}{more}, of {span(self.unneeded_time)}{rest}")
 
 
 def _purpose(operation: Operation) -> str:

@@ -21,9 +21,11 @@ from infra.demo.fixture import (
     METRIC_ABOVE,
     METRIC_RULE,
     RULE_OBJECT,
+    SOLD_OUT,
     STREAM,
     STREAM_SPOT,
 )
+from infra.demo.managed_pools import managed_pool_expectations
 
 
 @dataclass(frozen=True)
@@ -135,17 +137,19 @@ def expectations(
                 "buys the second"
             ),
             lambda led: (
-                set(led.refused) - set(later) == set(second)
-                and list(led.second_choice.values()) == [AT_ONCE] * len(second),
+                set(led.refused) - set(later) - set(SOLD_OUT) == set(second)
+                and all(led.second_choice.get(group) == AT_ONCE for group in second),
                 "; ".join(
                     f"{group}: {led.why.get(group, '')}, {how}"
                     for group, how in led.second_choice.items()
+                    if group in second
                 ),
             ),
         ),
         *rule_expectations(later),
         *consolidation_expectations(),
         *departure_expectations(),
+        *managed_pool_expectations(),
         ("every other operation ended well", _ended_well),
         (
             "a subscriber was notified once of each group that could not grow",

@@ -15,6 +15,9 @@ flavours; the preferred one is sold out. A node of it offers 3920m: with its nod
 pod makes 21.7 % of that and two make 42.1 %, which is 21.7 % again with a second node. The office
 runs on the two nodes of `day`, which fit all ten of its pods and are 90.6 % used.
 
+Two managed pools come last: studio copies Exoscale's Nodepool, cellar the definition of Cherry
+Servers. matte asks for 26 GiB, which at Exoscale two machines have; the cheaper one is sold out.
+
 Two groups that come at the end are dear and half empty; a core costs 0.05 an hour. The three pods
 of api request 2.7 CPUs and have a node of `legacy` with 16, where one of `lean` with 4 is enough.
 The twelve pods of search request 0.8 each, three on each node of `search`. More than half of a node
@@ -34,6 +37,7 @@ from typing import Any
 import yaml
 
 from chalicelib.cli.ui_server import PageServer
+from chalicelib.model.managed_group import declaration_in_name
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.page.routes import respond
 from chalicelib.store import Store
@@ -77,6 +81,12 @@ CHEAP: Mapping[str, int] = {LEGACY: 0, LEAN: 1, SEARCH: 3}
 """Their sizes after."""
 STREAM_SPOT, STREAM, STREAM_TYPE = "stream-spot", "stream", "ecs.c7.2xlarge"
 """The scaling groups of one instance type: spot and on demand."""
+STUDIO, CELLAR = "studio", "cellar"
+"""Managed pools: of Exoscale and of Cherry Servers."""
+STUDIO_ZONE, CELLAR_REGION, RARE_TYPE = "ch-gva-2", "LT-Siauliai", "memory.extra-large"
+SOLD_OUT: Mapping[str, str] = {f"{STUDIO} {RARE_TYPE}": f"{STUDIO} standard.huge"}
+"""The cheapest group that Outscaler could make for some pods -> what it makes if that is sold
+out."""
 DEPARTED: Mapping[str, int] = {STREAM_SPOT: 0, STREAM: 1, SEARCH: 3}
 """Sizes after the spot node was taken back and the sick one was replaced."""
 SICK = "KernelDeadlock"
@@ -92,6 +102,7 @@ _BEGINS, _NIGHT, _DAY = 20 * 3600.0, 2 * 3600.0, 86400.0
 _FIRST_PASS = 120.0
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+_POOL_LABEL, _REGION = "outscaler.dev/pool", "topology.kubernetes.io/region"
 _FLAVOURS = {(NIGHT, "m7.xlarge.8"): NIGHT_FIRST, (NIGHT, "c7.xlarge.2"): NIGHT_SECOND}
 
 _POLICY = f"""\
@@ -124,6 +135,20 @@ _DEPARTURES = f"""\
   nodeLifecycle: {{LIMIT, repair: [{{condition: {SICK}, after: 1m}}]}}
 """
 _LIMIT = f"maxNodeAge: {OLDEST:g}h, groups: [{LEAN}]"
+_MANAGED = f"""\
+  prices: {{cpu: 0.05, currency: EUR}}
+  managedPools:
+  - {{name: {STUDIO}, provider: exoscale, copyFrom: {SKS}, labels: {{pool: {STUDIO}}}}}
+  - {{name: {CELLAR}, provider: cherryservers}}
+"""
+_CHEAPEST: Mapping[str, str] = {
+    "expander: [priority, least-waste]": "expander: least-cost",
+    "scaleDownUnneededTime: 2m": "scaleDownUnneededTime: 30s",
+    "scaleDownDelayAfterAdd: 7m": "scaleDownDelayAfterAdd: 30s",
+}
+"""Options of the policy with managed pools, in place of the former ones."""
+QUICK = 30.0
+"""Seconds of both times of removals then."""
 _WINDOW = """\
   maintenanceWindows: [{name: night, cron: "0 2 * * *", duration: 4h}]
 """
@@ -154,6 +179,9 @@ spec:
   - 7d48eca7-3419-11ea-bc29-0255ac1001a8
 """
 
+TRAILER, MATTE, VAULT = "trailer", "matte", "vault"
+ODD: tuple[str, ...] = (TRAILER, MATTE, VAULT)
+"""Workloads that need machines of which there is no group."""
 FRONT, CART, REPORTS, RENDER, FORECAST = "shop-front", "cart", "reports", "render", "forecast"
 BATCH, OFFICE = "batch", "office"
 API = "api"
@@ -215,9 +243,18 @@ def rules(at: float) -> KubeObject:
 
 
 def group_name(labels: Mapping[str, str]) -> str:
-    """Return the name of a node's group from its labels: the pool and, in `night`, the flavour."""
+    """Return the name of a node's group from its labels: the pool and, in `night`, the flavour; the
+    managed pool and the machine type, if Outscaler has made the group."""
     pool = labels.get("pool", "")
+    declaration = labels.get(_POOL_LABEL) or declaration_in_name(pool)
+    if declaration:
+        return managed_name(declaration, labels.get(_INSTANCE_TYPE, ""))
     return _FLAVOURS.get((pool, labels.get(_INSTANCE_TYPE, "")), pool)
+
+
+def managed_name(declaration: str, machine_type: str) -> str:
+    """Return the name of a group that Outscaler has made: its own is not readable."""
+    return f"{declaration} {machine_type}"
 
 
 def node_groups() -> list[KubeObject]:
@@ -249,6 +286,13 @@ def with_departures(document: str, *, at_night: bool = False) -> str:
     return document.replace(_OFTEN, _SELDOM) + added + (_WINDOW if at_night else "")
 
 
+def with_managed_pools(document: str) -> str:
+    """Return the policy document with managed pools, which least-cost chooses among."""
+    for former, option in _CHEAPEST.items():
+        document = document.replace(former, option)
+    return document.replace(_OFTEN, _SELDOM) + _MANAGED
+
+
 def evening(present: float) -> float:
     """Return the last evening from which the story reaches its night before the
     real time, epoch seconds."""
@@ -266,6 +310,16 @@ def stream_workloads() -> list[KubeObject]:
     return [
         objects.deployment(STREAM, replicas=2, cpu="3", memory="2Gi", affinity=affinity),
         objects.pdb(STREAM, max_unavailable=1),
+    ]
+
+
+def odd_workloads() -> list[KubeObject]:
+    """Return the workloads of the managed pools. Pods choose a vendor by its region."""
+    studio, cellar = {_REGION: STUDIO_ZONE}, {_REGION: CELLAR_REGION}
+    return [
+        objects.deployment(TRAILER, replicas=2, cpu="3", memory="4Gi", nodeSelector=studio),
+        objects.deployment(MATTE, replicas=1, cpu="1500m", memory="26Gi", nodeSelector=studio),
+        objects.deployment(VAULT, replicas=1, cpu="3", memory="4Gi", nodeSelector=cellar),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,11 +12,12 @@ from chalicelib.model.timestamps import format_time
 from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds
 from infra.demo.cluster_observer import Watcher
-from infra.demo.console import Account, Ledger, span
+from infra.demo.console import Account, Ledger, names, span
 from infra.demo.consolidation import SHADOW, bill_lines, is_of, savings_line, savings_now
 from infra.demo.decision_narrator import Narrator, clock_time
 from infra.demo.departures import early_words
 from infra.demo.fixture import Passes, Subscriber
+from infra.demo.managed_pools import of_pool
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds
 from infra.emulators.live.emulation import Emulation
@@ -38,6 +40,10 @@ DEATHS = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"), (ACT_METAL, "2*gro
 # At Huawei Cloud the first call also only announces, both for the sold-out
 # flavour and for its substitute.
 LAST_DEATH = "4*grow:called"
+CREATION_DEATH = "grow:called"
+"""The first call to Exoscale after its quota was raised creates a Nodepool."""
+_CREATION_KILL = len(DEATHS) + 1
+"""Kills before that one: those of the sale, and that of Huawei Cloud."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,11 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
             "record it."
         )
         if kills
+        else ""
+    )
+    creation = (
+        " A function is killed after Exoscale has made a Nodepool, before it can record that."
+        if kills > _CREATION_KILL
         else ""
     )
     never = " One server of render-metal never joins the cluster." if broken else ""
@@ -260,6 +271,26 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
             _renewed,
             1800.0,
         ),
+        Chapter(
+            "Groups that Outscaler makes itself",
+            "The policy gets two managed pools, studio at Exoscale and cellar at Cherry Servers. "
+            "trailer and vault need 3 "
+            "CPUs for a pod, matte 26 GiB of memory, and there is no group of such machines. "
+            f"{fixture.RARE_TYPE}, the "
+            f"cheapest for matte, is sold out.{creation}",
+            _open_groups,
+            _opened,
+            1800.0,
+        ),
+        Chapter(
+            "Groups without nodes",
+            "The pods are deleted, and then their nodes. Nothing stays of a group at Cherry "
+            "Servers. At Exoscale empty "
+            "Nodepools stay until a person prunes them.",
+            _empty_groups,
+            _pruned,
+            1800.0,
+        ),
     )
 
 
@@ -352,7 +383,7 @@ def _all_run(stage: DemoStage) -> bool:
     return (
         quiet
         and pending == fixture.BUSY[fixture.FORECAST]
-        and len(stage.ledger.killed) >= stage.kills
+        and len(stage.ledger.killed) >= min(stage.kills, _CREATION_KILL)
     )
 
 
@@ -556,6 +587,63 @@ def _renewed(stage: DemoStage) -> bool:
     return own.node not in stage.watcher.nodes(fixture.LEAN) and _is_settled(
         stage, {fixture.LEAN: 1}
     )
+
+
+def _open_groups(stage: DemoStage) -> None:
+    own = stage.ledger.opened
+    own.kills = int(stage.kills > _CREATION_KILL)
+    stage.narrator.unneeded_time = stage.narrator.delay_after_add = fixture.QUICK
+    stage.clouds.offer_machines()
+    stage.emulation.functions.deaths.update({ACT_SKS: [CREATION_DEATH]} if own.kills else {})
+    document = fixture.with_managed_pools(stage.clouds.policy(stage.subscriber.topic))
+    version = stage.emulation.apply_policy(document)
+    stage.account.say(
+        "you",
+        f"outscaler apply: version {version}, managed pools {fixture.STUDIO} and {fixture.CELLAR}",
+    )
+
+
+def _opened(stage: DemoStage) -> bool:
+    """Return whether the pods run, and every Nodepool is as its plan wants it."""
+    own, (_, other, pending) = stage.ledger.opened, stage.watcher.pods()
+    if not own.is_applied:
+        if stage.clouds.have_told_prices():
+            own.is_applied = True
+            stage.account.say("you", f"kubectl apply: workloads {', '.join(fixture.ODD)}")
+            objects.apply(stage.emulation.kube, *fixture.odd_workloads())
+        return False
+    if other or pending or stage.narrator.memory.operations:
+        return False
+    sizes = stage.watcher.sizes()
+    groups = [*of_pool(sizes, fixture.STUDIO), *of_pool(sizes, fixture.CELLAR)]
+    if any(sizes[group][0] != sizes[group][1] for group in groups):
+        return False
+    own.ran = Counter({group: sizes[group][1] for group in groups if sizes[group][1]})
+    own.made, own.existing = stage.clouds.nodepools.made(), stage.clouds.nodepools.existing()
+    return bool(own.ran)
+
+
+def _empty_groups(stage: DemoStage) -> None:
+    _scale(stage, dict.fromkeys(fixture.ODD, 0))
+
+
+def _pruned(stage: DemoStage) -> bool:
+    """Return whether the empty groups were deleted, which a person asks for here."""
+    own, memory = stage.ledger.opened, stage.narrator.memory
+    sizes = stage.watcher.sizes()
+    nodepools = of_pool(sizes, fixture.STUDIO)
+    servers = of_pool(sizes, fixture.CELLAR)
+    is_quiet = not (memory.operations or any(sum(sizes[group]) for group in nodepools + servers))
+    if not own.is_pruned:
+        empty = [name for name, group in memory.groups.items() if group.empty_since]
+        if is_quiet and len(empty) == len(nodepools):
+            own.kept = {group: sizes[group][0] for group in nodepools}
+            own.servers, own.is_pruned = len(servers), True
+            stage.emulation.prune_pools(fixture.CLUSTER)
+            stage.account.say("you", f"outscaler pools prune {fixture.CLUSTER}: {names(nodepools)}")
+        return False
+    own.left = len(nodepools)
+    return is_quiet and not own.left
 
 
 SMALLEST = {

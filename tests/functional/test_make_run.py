@@ -1,11 +1,12 @@
 """Runs `make run` in its own process to the end.
 
-In the story the act function is killed four times between the provider's call and the record, and
+In the story the act function is killed five times between the provider's call and the record, and
 nothing is bought twice. The cluster uses five clouds: one has no stock, one has no quota, one
 delivers a server that never joins, and one scales up by rules, two of which are true at once while
 the preferred flavour is sold out. At the end, a dear node is replaced by a cheaper one, and another
 one is drained into room that exists; a spot node is taken back, a sick and an old node are
-replaced. The run checks this itself and reports it in its exit code.
+replaced; last, groups are opened that nobody has made by hand, and deleted again. The run checks
+this itself and reports it in its exit code.
 """
 
 from __future__ import annotations
@@ -77,10 +78,17 @@ def test_make_run_completes_its_story(tmp_path: Path) -> None:
         "and waits: maintenance windows forbid removals now (night, until ",
         "plan: grow lean from 1 to 2 to replace an old node",
         "(it is old): drain 3 pods, then delete it",
+        "plan: grow studio standard.large from 0 to 2",
+        "Exoscale was asked for a Nodepool of one machine: studio standard.large",
+        "Exoscale has none for studio memory.extra-large: No capacity is left",
+        "plan: grow studio standard.huge from 0 to 1",
+        "of cellar cloud_vps_4: k8s-osc-",
+        "you outscaler pools prune shop: studio memory.extra-large, studio standard.huge",
+        "plan: delete the empty group studio standard.large",
         "Everything happened as it should.",
     ):
         assert words in reported, words
-    assert reported.count("was killed after its call to the provider") == 4
+    assert reported.count("was killed after its call to the provider") == 5
     assert " NO " not in reported
     assert "Traceback" not in reported
     assert [path.name for path in place.iterdir()] == ["run.log"], "nothing else is left behind"

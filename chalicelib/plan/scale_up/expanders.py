@@ -139,16 +139,17 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     book = state.prices
     fee = prices.node if prices is not None else 0.0
     own: dict[str, float] = {}
-    spot: dict[str, float] = {}
+    special: dict[str, float] = {}
     pools: dict[str, str] = {}
     for name, group in groups.items():
         price = book.own(group)
         if price:
             own[name] = price
-        if group.spot and book.spot and group.template:
+        is_special = (group.spot and book.spot) or group.managed is not None
+        if is_special and group.template:
             listed = book.hourly(group.template, group)
             if listed is not None:
-                spot[name] = listed
+                special[name] = listed
                 own[name] = listed - fee
         if group.pool is not None:
             pools[name] = group.pool.id
@@ -162,7 +163,7 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
         group_priorities={name: group.priority for name, group in groups.items()},
         group_prices=own,
         price_errors={name: error for name, error in errors.items() if error},
-        expected_prices=spot | expected,
+        expected_prices=special | expected,
         group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
         group_pools=pools,

@@ -506,6 +506,7 @@ class _GroupStateBuilder:
                 # bought again in another group.
                 rows = request.purchases if request is not None else ()
                 upcoming = sum(row.count for row in rows if self.now < row.expected_at)
+                upcoming += sum(spec.to_size - spec.from_size for spec in increases)
         if self.spot and group.replaces_interrupted and not group.error:
             machines = vendor_upcoming(nodes, self.announced, len(absent) - len(late), self.now)
             upcoming = max(upcoming, counts[Bucket.STARTING] + machines)

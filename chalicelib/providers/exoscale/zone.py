@@ -60,7 +60,8 @@ CREATING, DELETING = "creating", "deleting"
 """States of a Nodepool that is being made, and of one that is going."""
 # Busy states that no request of Outscaler causes. Their duration is unknown,
 # so the group is skipped.
-_FOREIGN_CHANGES = frozenset({CREATING, "updating", "renewing-token"})
+_CREATIONS = frozenset({CREATING})
+_FOREIGN_CHANGES = _CREATIONS | {"updating", "renewing-token"}
 # Pools and Nodepools that create and delete nothing: missing instances do not appear.
 _SETTLED = frozenset({"running", "degraded", SUSPENDED, ERROR})
 _ENDING = frozenset({"destroying", DELETING})
@@ -200,8 +201,9 @@ class ExoscalePool(msgspec.Struct, frozen=True):
     @property
     def skipped(self) -> str:
         """Why a pass skips the pool: pods assigned to it would wait until another party's change
-        ends; "" if it is not skipped."""
-        foreign = bool(self._states & _FOREIGN_CHANGES)
+        ends; "" if it is not skipped. Nobody else creates a group that Outscaler has made."""
+        own_changes = _CREATIONS if self.own_name else frozenset()
+        foreign = bool(self._states & (_FOREIGN_CHANGES - own_changes))
         return (
             f"{self.title} is being changed ({self.states}), which this program did not ask for"
             if foreign

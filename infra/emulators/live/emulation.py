@@ -288,6 +288,15 @@ class Emulation:
             webhook=policy.webhook.secret,
         )
 
+    def prune_pools(self, cluster: str) -> None:
+        """Ask for the deletion of empty groups of managed pools as `outscaler pools prune` does."""
+        stored = self.store.policies.current(cluster)
+        if stored is None:
+            raise KeyError(cluster)
+        policy, _ = load(stored.text, place=cluster, admission=Admission(self.deployment))
+        pools = [pool.name for pool in policy.managed_pools]
+        self.store.prunes.request(cluster, pools, self.clock())
+
     def scale(self, deployment_name: str, replicas: int, namespace: str = "default") -> None:
         """Scale a Deployment as `kubectl scale deployment` does."""
         with self.kube.transaction():

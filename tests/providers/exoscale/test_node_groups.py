@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState
+from chalicelib.providers.exoscale.decoding import InstancePool
+from chalicelib.providers.exoscale.zone import ExoscalePool
 from chalicelib.providers.kit.errors import ProviderError
 from infra.emulators.exoscale.account import example_id
 from infra.emulators.exoscale.serializers import listed
@@ -137,6 +139,23 @@ def test_exoscale_pool_that_cannot_be_scaled_has_its_error_and_blocks_no_other(
     assert (len(groups[A].instances), groups[B].error) == (3, "")
     assert groups[A].target == 3 or "cannot be understood" in words
     assert groups[A].target >= 0
+
+
+@each_row(
+    ("state", "own", "others"),
+    [
+        ("creating", "", "is being changed"),
+        ("updating", "is being changed", "is being changed"),
+        ("running", "", ""),
+    ],
+)
+def test_exoscale_creation_of_a_group_that_outscaler_makes_is_no_foreign_change(
+    state: str, own: str, others: str
+) -> None:
+    pool = ExoscalePool(InstancePool(A, "nodepool-1", state=state))
+    made = msgspec.structs.replace(pool, own_name="osc-bd8e3a-general-715080e32b")
+    assert (own in made.skipped, bool(made.skipped)) == (True, bool(own))
+    assert (others in pool.skipped, bool(pool.skipped)) == (True, bool(others))
 
 
 @each_row("nodepool", [False, True])

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.store.journal import JournalEntry
-from infra.demo.console import AT_ONCE, Acted, Consolidated, Departures, Ledger, names, span
+from infra.demo.console import AT_ONCE, Acted, Consolidated, Departures, Ledger, Opened, names, span
 from infra.demo.decision_narrator import Narrator
 from infra.demo.expectations import checked
 from infra.emulators.memory_table import MemoryAccount
@@ -17,10 +17,20 @@ from infra.emulators.memory_table import MemoryAccount
 SMALLEST = {"workers": 1}
 SECOND = {"burst": "metal"}
 LATER = {"m7": "c7"}
+RARE, NEXT_TYPE, LARGE = (
+    "studio memory.extra-large",
+    "studio standard.huge",
+    "studio standard.large",
+)
+CELLAR = "cellar cloud_vps_4"
+MANAGED = {NEXT_TYPE: 1, LARGE: 2, CELLAR: 1}
 STRIKE = 1_795_294_020.0
 CRON = Acted("cronrule", STRIKE + 5.0, ("m7",), 1, STRIKE)
 AGAIN = Acted("cronrule", STRIKE + 60.0, ("c7",), 1, STRIKE)
 BUSY = Acted("busy", STRIKE + 90.0, ("day",), 2, rate=90.6, ready=2)
+
+
+BOUGHT = {"workers": 3, "metal": 3, "c7": 1, "day": 2, "lean": 2, "stream": 1, "search": 1}
 
 
 def _good() -> Ledger:
@@ -38,16 +48,18 @@ def _good() -> Ledger:
             ("stream", 0, 1),
             ("search", 3, 4),
             ("lean", 1, 2),
+            *((group, 0, 1) for group in (RARE, *MANAGED)),
         ],
-        planned=Counter(workers=3, burst=2, metal=3, m7=1, c7=1, day=2, lean=2, stream=1, search=1),
-        bought=Counter(workers=3, metal=3, c7=1, day=2, lean=2, stream=1, search=1),
-        refused=Counter(burst=2, m7=1),
-        why={"burst": "NoStock", "m7": "SoldOut"},
-        second_choice={"burst": AT_ONCE},
+        planned=Counter({**BOUGHT, **MANAGED, RARE: 1, "burst": 2, "m7": 1}),
+        bought=Counter({**BOUGHT, **MANAGED}),
+        refused=Counter({"burst": 2, "m7": 1, RARE: 1}),
+        why={"burst": "NoStock", "m7": "SoldOut", RARE: "No capacity"},
+        second_choice={"burst": AT_ONCE, RARE: "not bought at once"},
         lost=Counter(metal=1),
-        joined=Counter(workers=3, metal=2, c7=1, day=2, lean=2, stream=1, search=1),
+        joined=Counter({**BOUGHT, **MANAGED, "metal": 2}),
         gone=Counter(
             {
+                **MANAGED,
                 "workers": 3,
                 "metal": 2,
                 "c7": 1,
@@ -63,7 +75,7 @@ def _good() -> Ledger:
         woken=1,
         evicted=2,
         ended=Counter(succeeded=4, failed=2),
-        failed={"burst", "m7"},
+        failed={"burst", "m7", RARE},
         quiet_writes=[2, 3, 4],
         why_not=["workers: Insufficient cpu"],
         sizes=SMALLEST,
@@ -102,6 +114,17 @@ def _good() -> Ledger:
             opens_at=STRIKE + 5000.0,
             asked_at=STRIKE + 5020.0,
         ),
+        opened=Opened(
+            kills=1,
+            is_applied=True,
+            interrupted={LARGE},
+            ran=Counter(MANAGED),
+            made=Counter([RARE, NEXT_TYPE, LARGE]),
+            existing=Counter([RARE, NEXT_TYPE, LARGE]),
+            kept=dict.fromkeys([RARE, NEXT_TYPE, LARGE], 0),
+            is_pruned=True,
+            left=0,
+        ),
     )
 
 
@@ -130,6 +153,10 @@ DRAINED = "a node was drained into room that existed"
 CHEAPER = "the bill fell by what the moves were to save, and the ledger says so"
 EVACUATED = "the pods of the spot node ran elsewhere before its vendor took it back"
 REPAIRED = "a sick node's successor was ready before it was drained, and bought once"
+RAN = "pods of odd shapes ran on groups of two managed pools, one at each vendor"
+SOLD_OUT = "a sold-out machine type was replaced by the next one, in the same pass or the next"
+MADE_ONCE = "a function was killed between a Nodepool's creation and its answer, and one exists"
+PRUNED = "empty Nodepools stayed until a person pruned them, and no server stayed"
 RENEWED = "an old node waited for its window, and its successor came first"
 
 
@@ -205,6 +232,22 @@ RENEWED = "an old node waited for its window, and its successor came first"
         (lambda led: setattr(led.departed, "held", "InReplacement"), RENEWED),
         (lambda led: setattr(led.departed, "asked_at", STRIKE + 4999.0), RENEWED),
         (lambda led: setattr(led.departed, "asked_at", 0.0), RENEWED),
+        (lambda led: led.opened.ran.pop(CELLAR), RAN),
+        (lambda led: led.opened.ran.clear(), RAN),
+        (lambda led: led.bought.update({NEXT_TYPE: 1}), SOLD_OUT),
+        (lambda led: led.bought.update({RARE: 1}), SOLD_OUT),
+        (lambda led: led.refused.pop(RARE), SOLD_OUT),
+        (lambda led: led.second_choice.pop(RARE), SOLD_OUT),
+        (lambda led: led.opened.made.update([LARGE]), MADE_ONCE),
+        (lambda led: led.opened.existing.update([LARGE]), MADE_ONCE),
+        (lambda led: led.opened.made.clear(), MADE_ONCE),
+        (lambda led: led.opened.existing.pop(LARGE), MADE_ONCE),
+        (lambda led: led.opened.interrupted.clear(), MADE_ONCE),
+        (lambda led: led.opened.kept.clear(), PRUNED),
+        (lambda led: led.opened.kept.update({LARGE: 1}), PRUNED),
+        (lambda led: setattr(led.opened, "is_pruned", False), PRUNED),
+        (lambda led: setattr(led.opened, "servers", 1), PRUNED),
+        (lambda led: setattr(led.opened, "left", 1), PRUNED),
     ],
 )
 def test_demo_ledger_names_each_error(change: Callable[[Ledger], object], missing: str) -> None:

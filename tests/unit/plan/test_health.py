@@ -89,6 +89,16 @@ def test_upcoming_nodes_are_requested_and_not_yet_registered(
     assert facts_of(build, Memory(groups={"g": backed_off})).upcoming == starting
 
 
+@pytest.mark.parametrize("error", ["", "403 Forbidden"])
+def test_nodes_of_an_open_purchase_are_upcoming_also_while_the_vendor_does_not_answer(
+    error: str,
+) -> None:
+    build = cluster().group("g", target=0, error=error)
+    grown = operation(OperationKind.SCALE_UP, "g").with_spec(from_size=0, to_size=2)
+    known = Memory(operations=(grown,))
+    assert facts_of(build, known).upcoming == 2
+
+
 def test_failed_or_late_instance_is_not_upcoming() -> None:
     build = with_machines(anchored(), "g", 2, error=STOCK, target=5)
     assert (

@@ -16,6 +16,7 @@ from chalicelib.policy.settings.managed_pools import (
     PoolLimits,
     Requirements,
 )
+from chalicelib.policy.settings.node_prices import NodePrices
 from chalicelib.policy.settings.schedules import Schedule
 from chalicelib.policy.settings.spot import Spot
 from chalicelib.reasons.no_place import no_place
@@ -62,6 +63,20 @@ def test_pods_get_the_cheapest_mix_of_machine_types(
     plan, _ = case.decided()
     assert case.bought(plan) == expected
     assert case.price(plan) == price
+
+
+def test_rates_of_the_policy_do_not_hide_the_prices_of_the_catalogue() -> None:
+    case = OfferedCluster().waiting(8, 1, 4)
+    case.policy["prices"] = NodePrices(cpu=1.0, currency="EUR")
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 2}
+
+
+def test_listed_type_costs_what_the_policy_says() -> None:
+    case = OfferedCluster().waiting(8, 1, 1)
+    case.policy["prices"] = NodePrices(instance_types={"c4": 0.5}, currency="EUR")
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 2}
 
 
 def test_pool_3_one_group_is_cheapest_where_only_one_may_exist() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import DEAREST, NodeGroup
+from chalicelib.model.managed_group import MachineChoice, Managed
 from chalicelib.model.memory import Memory
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
@@ -250,3 +251,22 @@ def test_consolidation_compares_prices_of_one_currency_only(
     assert tuple(costs.unpriced) == unpriced
     assert all("EUR" in detail and "CNY" in detail for detail in costs.unpriced.values())
     assert {f"{name}-1" for name in costs.groups} == set(priced)
+
+
+def test_catalogue_price_of_a_managed_group_precedes_rates() -> None:
+    made = Managed(MachineChoice("general", "other", "z1"))
+    managed, other = group("m", managed=made), group("h")
+    rates = NodePrices(instance_types={"listed": 0.24}, cpu=1.0, currency="EUR")
+    book = price_book(rates, (managed, other))
+    rows = [
+        (OTHER, managed, 0.1),
+        (OTHER, other, 4.0),
+        (LISTED, managed, 0.24),
+        (OTHER, group("d", currency="CHF", managed=made), 4.0),
+        (OTHER, group("n", price=0.0, managed=made), 4.0),
+    ]
+    assert len(rows) == 5
+    for of_node, of_group, expected in rows:
+        price = book.of_node(of_node, of_group)
+        assert isinstance(price, Price), of_group
+        assert (price.hourly, book.hourly(of_node, of_group)) == (expected, expected), of_group

@@ -1,0 +1,420 @@
+"""Groups that Outscaler makes itself, from the first pass to their deletion: Nodepools at Exoscale,
+and servers with tags at Cherry Servers, each beside one group that a person has made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from unittest import mock
+
+import pytest
+
+from chalicelib.cli.main import main as outscaler
+from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.cherryservers.models import CherryDurations
+from infra.emulators.controllers import objects
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.models import Nodepool
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.scenario.policies import document
+
+MINUTE, HOUR = 60.0, 3600.0
+WORKERS, POOL = "workers", "general"
+TYPE_LABEL = "node.kubernetes.io/instance-type"
+CREATE, DELETE, SCALE = "create-sks-nodepool", "delete-sks-nodepool", "scale-sks-nodepool"
+OPTIONS = {
+    "expander": "least-cost",
+    "scaleDownUnneededTime": "3m",
+    "scaleDownDelayAfterAdd": "2m",
+}
+SHAPES = {"thin": ("3", "2Gi", 3), "fat": ("1", "24Gi", 1)}
+"""Workload -> cpu and memory of a pod, and replicas: neither fits a worker, and one of each fits
+a machine of 4 cores and 32 GiB."""
+
+TWO_THIN = ("3", "2Gi", 2)
+
+
+@dataclass(frozen=True)
+class ManagedPoolsCluster:
+    """What both vendors' clusters have."""
+
+    world: LocalWorld
+
+    def run(self, **shapes: tuple[str, str, int]) -> None:
+        self.world.seed(
+            *(
+                objects.deployment(name, replicas=replicas, cpu=cpu, memory=memory)
+                for name, (cpu, memory, replicas) in shapes.items()
+            )
+        )
+
+    def end(self, *names: str) -> None:
+        for name in names:
+            self.world.kube.delete("deployments", name, "default", "apps")
+
+    def wait_for_pods(self, limit: float = 10 * MINUTE) -> None:
+        self.world.step_until(lambda: not self.world.pending(), limit=limit)
+
+    def nodes(self) -> list[KubeObject]:
+        """Return the nodes that were bought."""
+        nodes = self.world.kube.list("nodes")
+        return [node for node in nodes if node["metadata"]["name"] != "system"]
+
+    def types(self) -> Counter[str]:
+        return Counter(node["metadata"]["labels"][TYPE_LABEL] for node in self.nodes())
+
+    def growths(self) -> list[str]:
+        """Return the groups of all scale-ups that were planned."""
+        plans = self.world.plans()
+        return [growth["group"] for plan in plans for growth in plan.get("scale_ups", ())]
+
+    def targets(self) -> dict[str, int]:
+        """Return what memory says of own groups that have machines."""
+        groups = self.world.memory().groups
+        return {
+            name: group.target
+            for name, group in groups.items()
+            if name.startswith("osc-") and group.target
+        }
+
+    def command(self, *words: str) -> tuple[int, str]:
+        """Return the exit code and the output of a command."""
+        out = io.StringIO()
+        with (
+            mock.patch("chalicelib.store.Store", return_value=self.world.store),
+            mock.patch("time.time", self.world.clock),
+            mock.patch.dict("os.environ", {"OUTSCALER_TABLE": "emulated"}),
+            contextlib.redirect_stdout(out),
+        ):
+            code = outscaler(words)
+        return code, out.getvalue()
+
+
+@dataclass(frozen=True)
+class ManagedNodepools(ManagedPoolsCluster):
+    """A cluster at Exoscale."""
+
+    account: ExoscaleAccount
+    workers: Nodepool
+
+    def apply(self, mode: str = "active") -> None:
+        workers = {"provider": "exoscale", "id": self.workers.pool.id, "min": 0, "max": 2}
+        pool = {
+            "name": POOL,
+            "provider": "exoscale",
+            "copyFrom": WORKERS,
+            "labels": {"tier": "general"},
+        }
+        self.world.apply_policy(
+            document(
+                mode=mode,
+                scan="20s",
+                providers={"exoscale": self.account.settings()},
+                nodeGroups=[workers],
+                prices={"cpu": 0.05, "currency": "EUR"},
+                options=OPTIONS,
+                managedPools=[pool],
+            )
+        )
+
+    def own(self) -> dict[str, int]:
+        """Return own Nodepools -> size; none of them twice."""
+        nodepools = [
+            nodepool
+            for cluster in self.account.zone.clusters.values()
+            for nodepool in cluster.nodepools.values()
+            if nodepool.name != WORKERS
+        ]
+        sizes = {nodepool.name: nodepool.pool.size for nodepool in nodepools}
+        assert len(sizes) == len(nodepools)
+        return sizes
+
+    def own_types(self) -> set[str]:
+        pools = self.account.zone.pools.values()
+        return {pool.kind.name for pool in pools if pool is not self.workers.pool}
+
+    def machines(self) -> int:
+        return sum(len(pool.staying) for pool in self.account.zone.pools.values())
+
+    def calls(self, *operations: str) -> int:
+        log = self.account.server.log
+        return sum(call.operation in operations and call.status < 300 for call in log)
+
+
+@pytest.fixture
+def nodepools() -> Iterator[ManagedNodepools]:
+    account = ExoscaleAccount()
+    with LocalWorld(quick=True, forgetful=True, clouds=(account,)) as world:
+        cluster = account.zone.add_cluster("prod")
+        made = account.zone.add_nodepool(cluster.id, WORKERS, labels={"team": "shop"})
+        world.seed(objects.node("system", cpu="2"))
+        yield ManagedNodepools(world, account, made)
+
+
+def test_nodepools_are_opened_for_odd_pods_and_pruned_when_empty(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    nodepools.run(**SHAPES)
+    nodepools.apply()
+
+    nodepools.wait_for_pods()
+
+    first, second = world.plans()[:2]
+    assert not first.get("scale_ups"), "the first pass knows no catalogue"
+    assert second["scale_ups"]
+    assert second["at"] - first["at"] < 10.0, "which asks for another one at once"
+    bought = nodepools.types()
+    assert bought == {"standard.large": 2, "memory.extra-large": 1}
+    nodes = nodepools.nodes()
+    assert len(nodes) == 3
+    for node in nodes:
+        labels = node["metadata"]["labels"]
+        named = labels["outscaler.dev/pool"], labels["tier"], labels["team"]
+        assert named == (POOL, "general", "shop")
+    world.step(10 * MINUTE)
+    assert nodepools.own() == nodepools.targets()
+    assert sorted(nodepools.own().values()) == [1, 2]
+    groups = sorted(nodepools.own())
+    assert sorted(nodepools.growths()) == groups, "each was asked for once"
+
+    nodepools.end(*SHAPES)
+    world.step(2 * HOUR)
+
+    assert not nodepools.nodes()
+    assert not nodepools.machines()
+    assert nodepools.own() == dict.fromkeys(groups, 0), "empty Nodepools stay"
+    assert not nodepools.targets()
+    assert not world.operations()
+    assert sorted(nodepools.growths()) == groups, "and nothing was bought again"
+
+    code, said = nodepools.command("pools", "prune", world.name, "--pool", POOL)
+    assert code == 0
+    assert all(group in said for group in groups)
+    world.step(10 * MINUTE)
+
+    assert not nodepools.own()
+    assert len(nodepools.account.zone.pools) == 1, "the one that a person has made stays"
+    assert nodepools.calls(DELETE) == 2
+    assert not world.operations()
+    world.step(10 * MINUTE)
+    assert nodepools.calls(CREATE, DELETE) == 4
+    ended = Counter(
+        operation.status.state for operation in world.store.operations.ended(world.name)
+    )
+    assert set(ended) == {"succeeded"}
+
+
+def test_pruned_nodepool_is_opened_again_under_its_name(nodepools: ManagedNodepools) -> None:
+    world = nodepools.world
+    nodepools.run(**SHAPES)
+    nodepools.apply()
+    nodepools.wait_for_pods()
+    groups = sorted(nodepools.own())
+    nodepools.end(*SHAPES)
+    world.step(30 * MINUTE)
+    nodepools.command("pools", "prune", world.name)
+    world.step(10 * MINUTE)
+    assert not nodepools.own()
+
+    nodepools.run(**SHAPES)
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+
+    assert sorted(nodepools.own()) == groups
+    assert nodepools.own() == nodepools.targets()
+    assert not world.operations()
+
+
+def test_other_machine_type_is_bought_where_the_cheapest_is_sold_out(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    nodepools.account.zone.sold_out = {"standard.large"}
+    nodepools.run(thin=TWO_THIN)
+    nodepools.apply()
+
+    nodepools.wait_for_pods()
+
+    assert len(nodepools.nodes()) == sum(nodepools.types().values())
+    assert "standard.large" not in nodepools.types()
+    failed = [
+        operation
+        for operation in world.store.operations.ended(world.name)
+        if operation.status.state == "failed"
+    ]
+    assert len(failed) == 1
+    world.step(20 * MINUTE)
+    assert not world.operations()
+    assert {name: size for name, size in nodepools.own().items() if size} == nodepools.targets()
+    assert sum(nodepools.own().values()) == nodepools.machines(), "nothing is asked for in vain"
+    assert nodepools.calls(CREATE) == 2
+    assert nodepools.calls(SCALE) == 1, "only for the size 0 of the one without machines"
+    names = [node["metadata"]["name"] for node in nodepools.nodes()]
+    assert len(names) == nodepools.machines()
+
+
+@pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:recorded", "grow:polled"])
+def test_killed_function_leaves_one_nodepool(nodepools: ManagedNodepools, place: str) -> None:
+    world = nodepools.world
+    world.kill_at(place, function="act_exoscale")
+    nodepools.run(thin=TWO_THIN)
+    nodepools.apply()
+
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+
+    assert [made.killed_at for made in world.invocations if made.killed_at] == [place]
+    assert list(nodepools.own().values()) == [2]
+    assert nodepools.own() == nodepools.targets()
+    assert nodepools.machines() == 2
+    assert nodepools.calls(CREATE) == 1
+    assert not world.operations()
+
+
+def test_lost_answer_of_a_creation_leaves_one_nodepool(nodepools: ManagedNodepools) -> None:
+    world = nodepools.world
+    nodepools.account.server.faults.next(VendorFault.LOST_ANSWER, on=CREATE)
+    nodepools.run(thin=TWO_THIN)
+    nodepools.apply()
+
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+
+    assert list(nodepools.own().values()) == [2]
+    assert nodepools.machines() == 2
+    assert nodepools.calls(CREATE) == 1
+    assert not world.operations()
+
+
+def test_shadow_mode_shows_what_it_would_open_and_opens_nothing(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    nodepools.run(**SHAPES)
+    nodepools.apply("shadow")
+
+    world.step(5 * MINUTE)
+
+    assert nodepools.growths()
+    assert len(nodepools.own()) == 0
+    assert not any(call.writes for call in nodepools.account.server.log)
+    assert not world.operations()
+
+
+# -- Cherry Servers
+
+
+@dataclass(frozen=True)
+class ManagedServers(ManagedPoolsCluster):
+    """A cluster at Cherry Servers."""
+
+    account: CherryAccount
+
+    def apply(self) -> None:
+        workers = {"provider": "cherryservers", "id": WORKERS, "min": 0, "max": 2}
+        pool = {
+            "name": POOL,
+            "provider": "cherryservers",
+            "requirements": {"zones": ["eu_nord_1", "LT-Siauliai"], "cpu": "4..16"},
+        }
+        settings = self.account.settings({WORKERS: {"plan": "cloud_vps_2", "region": "eu_west_1"}})
+        self.world.apply_policy(
+            document(
+                scan="20s",
+                providers={"cherryservers": settings},
+                nodeGroups=[workers],
+                prices={"cpu": 0.05, "currency": "EUR"},
+                options=OPTIONS,
+                managedPools=[pool],
+            )
+        )
+
+    def servers(self) -> Counter[str]:
+        """Return pool -> servers that are not being deleted."""
+        servers = self.account.cloud.servers.values()
+        return Counter(server.tags["k8s-nodepool"] for server in servers if not server.leaving)
+
+    def plans(self) -> Counter[str]:
+        servers = self.account.cloud.servers.values()
+        return Counter(server.order.plan for server in servers if not server.leaving)
+
+    def orders(self) -> int:
+        return sum(call.action == "create_server" for call in self.account.server.log)
+
+
+@pytest.fixture
+def servers() -> Iterator[ManagedServers]:
+    account = CherryAccount(times=CherryDurations(deploy=120.0))
+    with LocalWorld(quick=True, forgetful=True, clouds=(account,)) as world:
+        world.seed(objects.node("system", cpu="2"))
+        yield ManagedServers(world, account)
+
+
+def test_servers_are_ordered_for_odd_pods_and_nothing_stays_of_an_empty_group(
+    servers: ManagedServers,
+) -> None:
+    world = servers.world
+    servers.run(**SHAPES)
+    servers.apply()
+
+    servers.wait_for_pods()
+    world.step(10 * MINUTE)
+
+    assert servers.plans() == {"cloud_vps_4": 2, "e5_1620v4": 1}
+    assert servers.types() == servers.plans()
+    assert dict(servers.servers()) == servers.targets()
+    assert sorted(servers.growths()) == sorted(servers.servers()), "each was asked for once"
+
+    servers.end(*SHAPES)
+    world.step(2 * HOUR)
+
+    assert not servers.nodes()
+    assert not servers.servers()
+    assert not servers.targets()
+    assert not world.operations()
+    assert servers.orders() == 3
+    code, said = servers.command("pools", "prune", world.name)
+    assert code == 0
+    assert "nothing to delete" in said
+
+
+def test_other_plan_is_ordered_where_the_cheapest_is_sold_out_after_the_catalogue_was_read(
+    servers: ManagedServers,
+) -> None:
+    world = servers.world
+    servers.apply()
+    world.step(2 * MINUTE)
+    servers.account.cloud.sell_out("cloud_vps_4", "LT-Siauliai")
+    servers.run(thin=TWO_THIN)
+
+    servers.wait_for_pods()
+    world.step(10 * MINUTE)
+
+    assert servers.plans() == {"e3_1240v3": 2}
+    assert dict(servers.servers()) == servers.targets()
+    assert not world.operations()
+
+
+@pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:recorded"])
+def test_killed_function_orders_no_server_twice(servers: ManagedServers, place: str) -> None:
+    world = servers.world
+    world.kill_at(place, function="act_cherryservers", times=2)
+    servers.run(thin=TWO_THIN)
+    servers.apply()
+
+    servers.wait_for_pods(20 * MINUTE)
+    world.step(10 * MINUTE)
+
+    killed = [made.killed_at for made in world.invocations if made.killed_at]
+    assert killed == [place, place]
+    assert servers.plans() == {"cloud_vps_4": 2}
+    assert dict(servers.servers()) == servers.targets()
+    assert servers.orders() == 2
+    assert not world.operations()
