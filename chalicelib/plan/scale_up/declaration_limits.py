@@ -19,12 +19,16 @@ from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.empty_groups import closable
 from chalicelib.plan.state.managed_groups import declaration_of, is_candidate, open_groups
+from chalicelib.plan.state.scale_up_requests import NOT_JOINED
 from chalicelib.policy.settings.managed_pools import ManagedPool
 
 _GIB = 2**30
 COST = "costPerHour"
 _UNITS = {"memory": _GIB, COST: MICRO}
 """What a limit's amount is multiplied by; of other resources: 1."""
+MOST_NOT_JOINED = 3
+"""A declaration gets no new group while so many of its groups have nodes that did not join: the
+cause is then not the machine type, and the next type would be bought in vain."""
 
 
 class DeclarationLimits:
@@ -40,6 +44,7 @@ class DeclarationLimits:
         self._existing = open_groups(group.group for group in state.groups.values())
         self._closable = {name: len(closable(state, name)) for name in self.pools}
         self._planned: dict[str, dict[str, int]] = {}  # declaration -> group to open -> nodes
+        self._stops = _stops(state)
         for group in state.groups.values():
             if group.template is not None and group.target > 0:
                 self.take(group.template.node, group.group, group.target)
@@ -87,6 +92,8 @@ class DeclarationLimits:
         if self.is_new(group) and not self.may_open(declaration):
             most = self.pools[declaration].max_pools
             yield 0, Reason.of(ReasonCode.POOL_BUDGET, pool=declaration, max=most)
+        if self.is_new(group) and declaration in self._stops:
+            yield 0, self._stops[declaration]
         if declaration in self.closed:
             detail = "a further node would not be spread as asked"
             stop = Reason.of(ReasonCode.SPREAD_NOT_REACHED, pool=declaration, detail=detail)
@@ -184,4 +191,23 @@ def _most(pool: ManagedPool) -> dict[str, int]:
         resource: round(most * _UNITS.get(resource, 1))
         for resource, most in stated.items()
         if most is not None
+    }
+
+
+def _stops(state: ClusterState) -> dict[str, Reason]:
+    """Return why a declaration gets no new group, of those with MOST_NOT_JOINED failed groups."""
+    ends: dict[str, list[float]] = {}
+    reset_time = state.options.node_group_backoff_reset_timeout
+    for group in state.groups.values():
+        failed = group.memory.backoff
+        if group.group.managed is not None and failed is not None and failed.code == NOT_JOINED:
+            ends.setdefault(declaration_of(group.group), []).append(failed.last_failed + reset_time)
+    return {
+        declaration: Reason.of(
+            ReasonCode.GROUP_BACKOFF,
+            until=sorted(until)[-MOST_NOT_JOINED],
+            error=f"nodes of {len(until)} groups of {declaration} did not join in time",
+        )
+        for declaration, until in ends.items()
+        if len(until) >= MOST_NOT_JOINED
     }

@@ -21,6 +21,9 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, bu
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.policy.timeouts import provision_time
 
+NOT_JOINED = "timeout"
+"""The code of a back-off because nodes did not join in time."""
+
 
 def resolve_scale_up_requests(state: ClusterState) -> ClusterState:
     """Return the cluster state with requests that were fulfilled or timed out, and with back-off
@@ -65,7 +68,7 @@ def _resolve(
         request, expired, arrived = _judged(request, group, state)
         if expired is not None:
             message = f"{expired.increase} nodes did not join in time"
-            failed = backoff.fail(failed, state.now, state.options, "Unknown", "timeout", message)
+            failed = backoff.fail(failed, state.now, state.options, "Unknown", NOT_JOINED, message)
         # Everything requested since the last failure has arrived: the next failure of a
         # flavour starts a new back-off sequence. Cluster Autoscaler waits three hours, and so
         # do groups without a pool.

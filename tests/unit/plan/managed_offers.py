@@ -66,6 +66,7 @@ class OfferedCluster(ClusterBuilder):
         self.options: dict[str, Any] = {"expander": ("least-cost",)}
         self.disk_price = 0.0
         self.existing: dict[MachineChoice, int] = {}
+        self.missing: dict[MachineChoice, int] = {}  # machines that have not joined
 
     def managed(self) -> ManagedPools:
         """The declarations with a catalogue that was just read."""
@@ -92,6 +93,7 @@ class OfferedCluster(ClusterBuilder):
             nodes += own
             instances = tuple(Instance(new.provider_id, node=new.name) for new in own)
             managed = Managed(candidate.group.choice, exists=True)
+            size += self.missing.get(candidate.group.choice, 0)
             existing.append(
                 msgspec.structs.replace(group, target=size, instances=instances, managed=managed)
             )

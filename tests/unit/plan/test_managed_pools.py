@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
-from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.memory import Backoff, GroupMemory, Memory, PurchaseRow
 from chalicelib.model.plan import Plan
+from chalicelib.model.purchases import with_purchase
+from chalicelib.plan.state.scale_up_requests import NOT_JOINED
+from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.managed_pools import (
     ManagedPool,
     Market,
@@ -364,6 +368,47 @@ def test_pool_11_a_candidate_in_back_off_is_replaced_by_the_next() -> None:
     memory = Memory(groups={names["s4"]: GroupMemory(backoff=failed)})
     plan, _ = case.decided(memory)
     assert case.bought(plan) == {"x": 1}
+
+
+@pytest.mark.parametrize(("groups", "is_opened"), [(2, True), (3, False)])
+def test_pool_opens_nothing_after_three_groups_whose_nodes_did_not_join(
+    groups: int, is_opened: bool
+) -> None:
+    case = OfferedCluster(catalogue=entries("z1")).waiting(4, 1, 4)
+    dearest = sorted(case.groups_of_pools()[1], key=lambda group: -group.price)
+    names = [group.id for group in dearest[:groups]]
+    failed = Backoff(300.0, NOW + 300, NOW - 1, cls="Unknown", code=NOT_JOINED)
+    memory = Memory(groups={name: GroupMemory(backoff=failed) for name in names})
+    plan, after = case.decided(memory)
+    assert bool(plan.scale_ups) is is_opened
+    if not is_opened:
+        (unplaced,) = plan.unschedulable
+        assert "nodes of 3 groups of general did not join in time" in str(unplaced.reasons)
+        later = NOW + Options().node_group_backoff_reset_timeout + 1
+        assert case.decided(after, now=later)[0].scale_ups
+
+
+def test_machines_that_never_join_are_bought_of_three_types_in_six_hours() -> None:
+    case, memory = OfferedCluster(catalogue=entries("z1")).waiting(4, 1, 4), Memory()
+    choices = {group.id: group.managed.choice for group in case.groups_of_pools()[1]}
+    purchases = 0
+    for now in np.arange(NOW, NOW + 6 * 3600, 60).tolist():
+        plan, memory = case.decided(memory, now=now)
+        for growth in plan.scale_ups:
+            nodes = growth.to_size - growth.from_size
+            purchases += nodes
+            known = memory.groups.get(growth.group, GroupMemory())
+            request = with_purchase(known.request, PurchaseRow(nodes, now, now + 900, now))
+            known = msgspec.structs.replace(known, request=request)
+            memory = msgspec.structs.replace(memory, groups={**memory.groups, growth.group: known})
+            case.existing[choices[growth.group]] = 0
+        case.missing = {
+            choices[name]: known.request.increase
+            for name, known in memory.groups.items()
+            if known.request is not None
+        }
+    assert len(case.existing) == 3
+    assert 3 <= purchases <= 36
 
 
 def test_schedules_with_a_minimum_for_all_groups_leave_managed_groups_alone() -> None:
