@@ -390,7 +390,7 @@ def test_pool_opens_nothing_after_three_groups_whose_nodes_did_not_join(
 
 def test_machines_that_never_join_are_bought_of_three_types_in_six_hours() -> None:
     case, memory = OfferedCluster(catalogue=entries("z1")).waiting(4, 1, 4), Memory()
-    choices = {group.id: group.managed.choice for group in case.groups_of_pools()[1]}
+    choices = {name: offer.group.choice for name, offer in case.managed().candidates.items()}
     purchases = 0
     for now in np.arange(NOW, NOW + 6 * 3600, 60).tolist():
         plan, memory = case.decided(memory, now=now)
