@@ -11,6 +11,7 @@ import pytest
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, PurchaseRow
 from chalicelib.model.plan import Plan
 from chalicelib.model.purchases import with_purchase
+from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.state.scale_up_requests import NOT_JOINED
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.managed_pools import (
@@ -462,3 +463,25 @@ def test_all_groups_that_a_person_has_made_say_why_not() -> None:
     (unplaced,) = plan.unschedulable
     assert {"a", "b", "c", "d", "e"} <= unplaced.reasons.keys()
     assert unplaced.more == {"general": 2}
+
+
+def test_a_refused_pod_is_tried_in_one_group_that_takes_it_not_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    types = 100
+    catalogue = tuple(
+        entry(f"t{at:03d}", cores=cores, memory=4 * cores * GIB, price=cores / 20 + at / 10_000)
+        for at, cores in enumerate([2, 4, 8, 16] * (types // 4))
+    )
+    tried: list[str] = []
+    put_nodes = ScaleUpSearch.put_nodes
+
+    def counted(search: ScaleUpSearch, group: str, *numbers: int) -> Any:
+        tried.append(group)
+        return put_nodes(search, group, *numbers)
+
+    monkeypatch.setattr(ScaleUpSearch, "put_nodes", counted)
+    case = OfferedCluster(catalogue=catalogue).waiting(5, 4, 1).waiting(6, 8, 6)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"t001": 1, "t003": 4}
+    assert len(tried) < types / 2
