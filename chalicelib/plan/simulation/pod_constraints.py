@@ -361,6 +361,7 @@ class PodConstraintTable:
     def __init__(self, classes: Sequence[PodClass], matching: Matching, counting: Counting) -> None:
         self._classes, self._matching, self._counting = classes, matching, counting
         self._constraints: dict[int, PodConstraints | None] = {}
+        self._required: dict[int, PodConstraints] = {}
         self.matters = any(
             cls.pod_affinity or cls.pod_anti_affinity or cls.spread for cls in classes
         )
@@ -368,9 +369,28 @@ class PodConstraintTable:
 
     def needs(self, cls: int) -> PodConstraints | None:
         """Return the constraints of a class, cached."""
+        if cls in self._required:
+            return self._required[cls]
         if cls not in self._constraints:
             self._constraints[cls] = self._compile(cls)
         return self._constraints[cls]
+
+    def require_domains(self, cls: int, key: str, domains: int) -> None:
+        """Raise minDomains of the spread constraints of a class over a key, until `as_declared`."""
+        constraints = self.needs(cls)
+        if constraints is None:
+            return
+        evenness = tuple(
+            msgspec.structs.replace(spread, min_domains=max(spread.min_domains, domains))
+            if spread.key == key
+            else spread
+            for spread in constraints.evenness
+        )
+        self._required[cls] = msgspec.structs.replace(constraints, evenness=evenness)
+
+    def as_declared(self) -> None:
+        """Require no other domains than the pods do."""
+        self._required.clear()
 
     def soft_spread(self, cls: int) -> list[tuple[PodCounter, str]]:
         """Return what ScheduleAnyway constraints count, and over which key."""

@@ -439,6 +439,12 @@ class SimulatedCluster:
         self.check()
         return self.constraints.needs(cls)
 
+    def require_domains(self, cls: int, key: str, domains: int) -> None:
+        """Let pods of a class be spread over at least so many domains of a key, until
+        `constraints.as_declared`."""
+        self.constraints.require_domains(cls, key, domains)
+        self.rows.forget()
+
     def promise(self, pod_on_row: Mapping[int, str]) -> None:
         """Record nodes on which pending pods are expected. pod_on_row: row -> one of the pods."""
         self.promised.update((self.table.nodes[row].name, key) for row, key in pod_on_row.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -270,6 +271,30 @@ def test_pool_29_pods_spread_over_zones_get_nodes_in_both() -> None:
     zones = {name.partition("/")[2] or "z1" for name in case.bought(plan)}
     assert zones == {"z1", "z2"}
     assert sum(case.bought(plan).values()) == 2
+
+
+@pytest.mark.parametrize(("stock", "nodes"), [(None, {"z1": 1, "z2": 1}), (0, {"z1": 1})])
+def test_pool_29_pods_spread_over_zones_that_have_no_nodes_yet(
+    stock: int | None, nodes: dict[str, int]
+) -> None:
+    catalogue = (*entries("z1"), *entries("z2", stock=stock))
+    spread = even(ZONE, having(app="web"))
+    case = OfferedCluster(catalogue=catalogue)
+    case.waiting(4, 1, 4, labels={"app": "web"}, spread=(spread,))
+    plan, _ = case.decided()
+    zones: Counter[str] = Counter()
+    for name, count in case.bought(plan).items():
+        zones[name.partition("/")[2] or "z1"] += count
+    assert zones == nodes
+    assert plan.unschedulable == ()
+
+
+def test_spread_pods_of_one_zone_get_nodes_there_only() -> None:
+    case = OfferedCluster(catalogue=entries("z1", "z2"))
+    spread, place = even(ZONE, having(app="web")), {ZONE: "z1"}
+    case.waiting(4, 1, 4, labels={"app": "web"}, spread=(spread,), node_selector=place)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"s4": 1}
 
 
 def test_pool_30_pods_apart_by_host_get_the_cheapest_machines() -> None:

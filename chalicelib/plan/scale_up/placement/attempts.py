@@ -16,6 +16,7 @@ import msgspec
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context
+from chalicelib.plan.scale_up.new_zones import spread_over_new_zones
 from chalicelib.plan.scale_up.placement.existing_nodes import (
     Way,
     place_on_existing_nodes,
@@ -138,6 +139,7 @@ class _Attempts:
 
     def _on_existing_nodes(self, way: Way | None, new_nodes_way: Way | None = None) -> PlannedNodes:
         simulated, queue = self._simulated, self._pending.queue
+        simulated.constraints.as_declared()
         simulated.reset()
         search = ScaleUpSearch(
             self._state, simulated, expander_context(self._state, self._seed), self._pass_time
@@ -150,6 +152,7 @@ class _Attempts:
         if new_nodes_way is not None:
             unserved, _ = new_nodes_way(existing.unserved, simulated, self._round_robin)
             existing = msgspec.structs.replace(existing, unserved=tuple(unserved))
+        spread_over_new_zones(search, {batch.cls for batch in existing.unserved})
         return PlannedNodes(search, queue, existing, minimum_nodes)
 
     def _is_surer(self, attempt: Attempt, best: Attempt) -> bool:
