@@ -11,7 +11,10 @@ import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, PurchaseRow
 from chalicelib.model.plan import Plan
+from chalicelib.model.pod import Volume
 from chalicelib.model.purchases import with_purchase
+from chalicelib.model.selector import NodeTerm, Requirement
+from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageClass
 from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.state.scale_up_requests import NOT_JOINED
 from chalicelib.policy.settings.cluster_options import Options
@@ -150,6 +153,36 @@ def spot_types(**stock: int) -> tuple[Any, ...]:
         )
         for item in entries("z1", "z2")
     )
+
+
+def test_pool_15_pods_get_machines_in_the_zone_of_their_volume() -> None:
+    case = OfferedCluster(catalogue=(*entries("z1"), *entries("z2", price=0.3)))
+    driver = "diskplugin.csi.alibabacloud.com"
+    in_zone = NodeTerm((Requirement(f"topology.{driver}/zone", "In", ("z2",)),))
+    volume = PersistentVolume("pv", claim="default/data", node_terms=(in_zone,), driver=driver)
+    claim = Claim("default", "data", volume="pv", storage_class="disk")
+    classes = (StorageClass("disk", driver),)
+    case.more["storage"] = Storage(claims=(claim,), volumes=(volume,), classes=classes)
+    case.waiting(1, 1, 4, volumes=(Volume("data", "persistentVolumeClaim", "data"),))
+    plan, _ = case.decided()
+    assert [name.partition("/")[2] for name in case.bought(plan)] == ["z2"]
+
+
+@pytest.mark.parametrize(("price", "name"), [(0.20, "s4"), (0.19, "s4"), (0.18, "x")])
+def test_pool_9_of_machines_alike_the_cheaper_one_is_bought(price: float, name: str) -> None:
+    types = entry("x", cores=4, memory=16 * GIB, price=price), entry("s4")
+    plan, _ = OfferedCluster(catalogue=types).waiting(4, 1, 4).decided()
+    assert len(plan.scale_ups) == 1
+    assert plan.scale_ups[0].price == min(price, 0.19)
+    if price != 0.19:
+        assert plan.scale_ups[0].choice.instance_type == name
+
+
+def test_pool_10_cheap_large_machine_beyond_a_limit_does_not_hide_a_small_one() -> None:
+    types = entry("x", cores=8, memory=32 * GIB, price=0.19), entry("s4")
+    limited = pool(limits=PoolLimits(cpu=4))
+    case = OfferedCluster(limited, catalogue=types).waiting(4, 1, 4)
+    assert case.bought(case.decided()[0]) == {"s4": 1}
 
 
 def test_pool_17_spot_machines_come_one_in_each_zone() -> None:
