@@ -175,7 +175,9 @@ def test_pool_9_of_machines_alike_the_cheaper_one_is_bought(price: float, name: 
     assert len(plan.scale_ups) == 1
     assert plan.scale_ups[0].price == min(price, 0.19)
     if price != 0.19:
-        assert plan.scale_ups[0].choice.instance_type == name
+        choice = plan.scale_ups[0].choice
+        assert choice is not None
+        assert choice.instance_type == name
 
 
 def test_pool_10_cheap_large_machine_beyond_a_limit_does_not_hide_a_small_one() -> None:
