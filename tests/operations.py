@@ -15,6 +15,7 @@ PROVIDER_METHODS = {
     OperationKind.DELETE_NODES: "delete_nodes",
     OperationKind.DELETE_INSTANCES: "delete_nodes",
     OperationKind.RESTART_NODE: "restart",
+    OperationKind.REMOVE_GROUP: "remove_group",
 }
 """The method of a provider that begins an operation of each kind."""
 
