@@ -323,6 +323,25 @@ def lifecycle_gauges(plan: Plan, state: ClusterState) -> dict[str, float]:
     }
 
 
+def pool_gauges(state: ClusterState) -> dict[str, float]:
+    """Return what each declaration of managedPools has; nothing of one whose provider was not
+    read."""
+    if not state.policy.managed_pools:
+        return {}
+    from chalicelib.journal.pool_overview import pool_counts  # of managed pools only
+
+    gauges: dict[str, float] = {}
+    for pool in pool_counts(state):
+        cost = key("managed_pool_cost_per_hour", pool=pool.name, currency=pool.currency)
+        gauges |= {
+            key("managed_pool_candidates_count", pool=pool.name): float(pool.candidates),
+            key("managed_pool_groups_count", pool=pool.name): float(pool.open_groups),
+            key("managed_pool_nodes_count", pool=pool.name): float(pool.nodes),
+            cost: float(pool.price),
+        }
+    return gauges
+
+
 def _moves(plan: Plan) -> dict[str, float]:
     """Return how many moves there are in each state, and where they end; nothing while
     consolidation is off."""

@@ -30,7 +30,7 @@ OWN_PREFIX = "outscaler_"
 COSTS = ("cost_per_hour", "node_group_cost_per_hour")
 """Gauges of the bill, which is made once in five minutes."""
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
-CLUSTER, GROUP, CURRENCY = "cluster", "node_group", "currency"
+CLUSTER, GROUP, POOL, CURRENCY = "cluster", "node_group", "pool", "currency"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram in seconds; a function lives 120 at most."""
 _PER_LINE = 100  # maximum metrics in one line of CloudWatch's format
@@ -242,6 +242,34 @@ METRICS: tuple[Metric, ...] = (
         "nodes_behind_budgets_count",
         GAUGE,
         "Unneeded nodes blocked by a PodDisruptionBudget that never allows a disruption.",
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "managed_pool_candidates_count",
+        GAUGE,
+        "Machine types in a zone and a market that a managed pool may buy.",
+        (POOL,),
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "managed_pool_groups_count",
+        GAUGE,
+        "Groups of a managed pool that the vendor has.",
+        (POOL,),
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "managed_pool_nodes_count",
+        GAUGE,
+        "Nodes of a managed pool.",
+        (POOL,),
+        prefix=OWN_PREFIX,
+    ),
+    Metric(
+        "managed_pool_cost_per_hour",
+        GAUGE,
+        "Price of a managed pool's nodes.",
+        (POOL, CURRENCY),
         prefix=OWN_PREFIX,
     ),
     Metric(

@@ -1,4 +1,5 @@
-"""What a pass saw of the declarations of spec.managedPools, for people: `outscaler get pools`."""
+"""What a pass saw of the declarations of spec.managedPools, for people: `outscaler get pools`, the
+page and metrics."""
 
 from __future__ import annotations
 
@@ -23,14 +24,53 @@ def pool_overviews(state: ClusterState) -> tuple[PoolOverview, ...]:
     """Return a row for each declaration, in the policy's order."""
     if not state.policy.managed_pools:
         return ()
-    selections = {selection.declaration: selection for selection in state.snapshot.selections}
-    groups: dict[str, list[NodeGroupState]] = {}
-    for group in state.groups.values():
-        groups.setdefault(declaration_of(group.group), []).append(group)
+    selections, groups = _selections(state), _groups(state)
     limiter = ResourceLimiter(state)
     return tuple(
         _row(pool, selections.get(pool.name), groups.get(pool.name, []), state, limiter)
         for pool in state.policy.managed_pools
+    )
+
+
+def pool_counts(state: ClusterState) -> tuple[PoolOverview, ...]:
+    """Return the same without what a declaration could buy and what holds it. Those whose provider
+    was not read are left out."""
+    selections, groups = _selections(state), _groups(state)
+    return tuple(
+        _counts(pool, selections[pool.name], groups.get(pool.name, []), state)
+        for pool in state.policy.managed_pools
+        if pool.name in selections
+    )
+
+
+def _selections(state: ClusterState) -> dict[str, PoolSelection]:
+    return {selection.declaration: selection for selection in state.snapshot.selections}
+
+
+def _groups(state: ClusterState) -> dict[str, list[NodeGroupState]]:
+    """Return the groups of each declaration, also those that could be opened."""
+    groups: dict[str, list[NodeGroupState]] = {}
+    for group in state.groups.values():
+        groups.setdefault(declaration_of(group.group), []).append(group)
+    return groups
+
+
+def _counts(
+    pool: ManagedPool,
+    selection: PoolSelection | None,
+    groups: Iterable[NodeGroupState],
+    state: ClusterState,
+) -> PoolOverview:
+    opened = [group for group in groups if not is_candidate(group.group)]
+    return PoolOverview(
+        pool.name,
+        pool.provider,
+        candidates=selection.candidates if selection is not None else 0,
+        open_groups=len(opened),
+        live_groups=sum(bool(group.nodes or group.target) for group in opened),
+        nodes=sum(len(group.nodes) for group in opened),
+        price=_price_of_nodes(opened, state),
+        currency=selection.currency if selection is not None else "",
     )
 
 
@@ -41,18 +81,9 @@ def _row(
     state: ClusterState,
     limiter: ResourceLimiter,
 ) -> PoolOverview:
-    opened = [group for group in groups if not is_candidate(group.group)]
     next_group, stop = _next(groups, state, limiter)
-    row = PoolOverview(
-        pool.name,
-        pool.provider,
-        candidates=selection.candidates if selection is not None else 0,
-        open_groups=len(opened),
-        live_groups=sum(bool(group.nodes or group.target) for group in opened),
-        nodes=sum(len(group.nodes) for group in opened),
-        price=_price_of_nodes(opened, state),
-        currency=selection.currency if selection is not None else "",
-        held=_held(pool, selection, stop, limiter),
+    row = msgspec.structs.replace(
+        _counts(pool, selection, groups, state), held=_held(pool, selection, stop, limiter)
     )
     if next_group is None or next_group.group.managed is None:
         return row

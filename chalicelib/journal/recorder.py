@@ -273,6 +273,7 @@ def _measured(
     if state is not None:
         gauges |= metric_values.lifecycle_gauges(plan, state)
         gauges |= metric_values.horizon_gauges(state)
+        gauges |= metric_values.pool_gauges(state)
     counts = metric_values.pass_counts(plan)
     values = gauges | counts | _durations(seconds)
     recorder.emit_metrics(plan.cluster, values, plan.at, {"plan": plan.id})

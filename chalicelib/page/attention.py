@@ -99,6 +99,7 @@ def needs(details: ClusterDetails, status: ClusterStatus, now: float) -> list[Ne
         *_sick_groups(details),
         *_resting(details),
         *_of_groups(details),
+        *_of_pools(details),
         *_behind_budgets(details),
         *gaps[:LISTED],
     ]
@@ -320,6 +321,15 @@ def _of_group(details: ClusterDetails, row: GroupRow, state: HealthState) -> Nee
         command = shlex.join(("outscaler", "retry", cluster, "group", row.name))
     anchor = state.row.anchor
     return Need(row.name, text, note, status.since, row.group, "groups", anchor, command)
+
+
+def _of_pools(details: ClusterDetails) -> list[Need]:
+    """Return the managed pools that cannot buy or open more. A vendor that is not read stands for
+    its own."""
+    unread = {gap.unread_provider for gap in details.plan.gaps}
+    pools = [pool for pool in details.overview.pools if pool.held and pool.provider not in unread]
+    command = shlex.join(("outscaler", "get", "pools", details.summary.name))
+    return [Need(pool.name, pool.held, "managed pool", command=command) for pool in pools[:LISTED]]
 
 
 # -- what ends by itself

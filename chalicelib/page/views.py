@@ -39,7 +39,8 @@ from chalicelib.views.cost_view import (
     move_text,
 )
 from chalicelib.views.journal_lines import operation_of
-from chalicelib.views.rows import GroupRow, NodeRow
+from chalicelib.views.managed_pools import pool_rows
+from chalicelib.views.rows import GroupRow, NodeRow, provider_title
 
 UNKNOWN = "\N{EN DASH}"
 """What stands in place of a figure that no pass has made."""
@@ -234,6 +235,9 @@ def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float
         "pods": considered[:PODS_SHOWN],
         "pods_total": len(pod_views(plan)),
         **group_values(details, query["show"]),
+        "pools": [
+            (row, provider_title(row.provider)) for row in pool_rows(details.overview.pools[:ROWS])
+        ],
         "events": selected(without_decisions, query["kind"], "")[:LAST_SHOWN],
         "kinds": tuple(FILTERS),
         "kind": query["kind"] if query["kind"] in FILTERS else "all",

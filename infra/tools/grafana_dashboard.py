@@ -35,6 +35,7 @@ class GrafanaPanel(msgspec.Struct, frozen=True):
     help: str = ""
 
 
+_NEEDS_POOLS = "Needs managedPools in the policy."
 _SAFE = ("max(cluster_autoscaler_cluster_safe_to_autoscale{})", "safe")
 _PENDING = ('sum(cluster_autoscaler_unschedulable_pods_count{,type="unschedulable"})', "pending")
 _TOTAL = ("sum(cluster_autoscaler_nodes_count{})", "nodes")
@@ -276,6 +277,35 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 (("sum by (state) (outscaler_lifecycle_nodes_count{})", "{{state}}"),),
                 stacked=True,
                 help="Needs spot or nodeLifecycle in the policy.",
+            ),
+        ),
+    ),
+    (
+        "Managed pools",
+        (
+            GrafanaPanel(
+                "Nodes and groups of managed pools",
+                (
+                    ("sum by (pool) (outscaler_managed_pool_nodes_count{})", "{{pool}}: nodes"),
+                    ("sum by (pool) (outscaler_managed_pool_groups_count{})", "{{pool}}: groups"),
+                ),
+                help=_NEEDS_POOLS,
+            ),
+            GrafanaPanel(
+                "Cost of managed pools an hour",
+                (
+                    (
+                        "sum by (pool, currency) (outscaler_managed_pool_cost_per_hour{})",
+                        "{{pool}} {{currency}}",
+                    ),
+                ),
+                stacked=True,
+                help=_NEEDS_POOLS,
+            ),
+            GrafanaPanel(
+                "Machines that managed pools may buy",
+                (("sum by (pool) (outscaler_managed_pool_candidates_count{})", "{{pool}}"),),
+                help=_NEEDS_POOLS,
             ),
         ),
     ),

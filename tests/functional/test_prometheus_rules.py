@@ -277,8 +277,8 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     "OutscalerNodesSick": ('outscaler_lifecycle_nodes_count{cluster="shop",state="sick"}', "2x120"),
     "OutscalerBrake": ('outscaler_brake{cluster="shop"}', "1x120"),
 }
-#: Series of clusters with prices, of those whose nodes are consolidated, taken back, replaced or
-#: restarted, and of those with groups, providers or budgets that are not well.
+#: Series of clusters with prices or managed pools, of those whose nodes are consolidated, taken
+#: back, replaced or restarted, and of those with groups, providers or budgets that are not well.
 WITH_PRICES = {
     "outscaler_cost_per_hour",
     "outscaler_node_group_cost_per_hour",
@@ -295,6 +295,10 @@ WITH_PRICES = {
     "outscaler_unread_providers_count",
     "outscaler_unwell_node_groups_count",
     "outscaler_nodes_behind_budgets_count",
+    "outscaler_managed_pool_candidates_count",
+    "outscaler_managed_pool_groups_count",
+    "outscaler_managed_pool_nodes_count",
+    "outscaler_managed_pool_cost_per_hour",
 }
 
 

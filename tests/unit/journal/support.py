@@ -19,6 +19,7 @@ from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Metrics
 from chalicelib.store.codec import fingerprint
@@ -158,6 +159,7 @@ class RecordFixture:
         marks: tuple[TaintUpdate, ...] = (),
         snapshot: Snapshot | None = None,
         seconds: Mapping[str, float] | None = None,
+        state: ClusterState | None = None,
     ) -> None:
         """Records a pass; the state it leaves is input of the next one."""
         seen = snapshot or Snapshot("c", decided.at)
@@ -170,6 +172,7 @@ class RecordFixture:
             self.decision,
             marks=marks,
             seconds=seconds or {"main": 0.1},
+            state=state,
         )
         self.left, self.decision, self.trouble = (
             reported.left,

@@ -1,5 +1,5 @@
 """What `outscaler get pools` shows: groups and nodes of each declaration, the next machine, and
-what keeps it from buying more."""
+what keeps it from buying more. Metrics have the counts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 import msgspec
 
 from chalicelib.cli.columns import POOLS
+from chalicelib.journal.metrics import METRICS, PAGE_ONLY, parts
 from chalicelib.journal.pool_overview import pool_overviews
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.overview import ClusterOverview, PoolOverview
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.policy.settings.managed_pools import ManagedPool, PoolLimits
+from chalicelib.policy.settings.managed_pools import ManagedPool, PoolLimits, Requirements
 from chalicelib.views.managed_pools import pool_rows
 from tests.builders import NOW
+from tests.unit.journal.support import RecordFixture, plan
 from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entry
 
 
@@ -84,3 +86,43 @@ def test_problem_of_a_catalogue_holds_a_declaration() -> None:
 def test_overview_of_an_earlier_release_has_no_pools() -> None:
     stored = msgspec.json.encode([NOW, [], [], 0, "EUR", None])
     assert msgspec.json.decode(stored, type=ClusterOverview).pools == ()
+
+
+def recorded(case: OfferedCluster, **changes: Any) -> dict[str, float]:
+    """The gauges of managed pools that a pass leaves."""
+    snapshot = msgspec.structs.replace(case.offered_snapshot(), **changes)
+    state = build_cluster_state(snapshot, case.offered_policy(), Memory(), NOW)
+    scene = RecordFixture()
+    scene.passes(plan(NOW), snapshot=snapshot, state=state)
+    return {name: value for name, value in scene.left.gauges.items() if "pool" in name}
+
+
+def test_gauges_of_each_declaration_are_on_the_page_of_metrics_only() -> None:
+    spot = pool(name="cheap", requirements=Requirements(families=("s",)))
+    gauges = recorded(OfferedCluster(GENERAL, spot).opened("s4", 2).opened("s8"))
+    cheap = "pool=cheap"
+    assert gauges == {
+        "managed_pool_candidates_count;pool=general": 5.0,
+        "managed_pool_groups_count;pool=general": 2.0,
+        "managed_pool_nodes_count;pool=general": 2.0,
+        "managed_pool_cost_per_hour;pool=general;currency=EUR": 0.38,
+        f"managed_pool_candidates_count;{cheap}": 3.0,
+        f"managed_pool_groups_count;{cheap}": 0.0,
+        f"managed_pool_nodes_count;{cheap}": 0.0,
+        f"managed_pool_cost_per_hour;{cheap};currency=EUR": 0.0,
+    }
+    table = {metric.name: metric.labels for metric in METRICS}
+    for series in gauges:
+        name, labels = parts(series)
+        assert (table[name], name in PAGE_ONLY) == (tuple(labels), True)
+
+
+def test_declaration_whose_provider_was_not_read_has_no_gauges() -> None:
+    assert recorded(OfferedCluster().opened("s4", 2), selections=()) == {}
+
+
+def test_cluster_without_declarations_has_no_gauges_of_pools() -> None:
+    case = OfferedCluster()
+    case.pools = ()
+    case.node("hand", "4", "8Gi")
+    assert recorded(case) == {}
