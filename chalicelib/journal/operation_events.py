@@ -229,6 +229,16 @@ def _not_discarded(fact: str, end: OperationEnd) -> list[Event]:
     return events
 
 
+def _group_deleted(fact: str, end: OperationEnd) -> list[Event]:
+    message = f"Deleted empty node group {end.spec.group}"
+    return end.status_event(fact, "DeletedNodeGroup", message)
+
+
+def _group_not_deleted(fact: str, end: OperationEnd) -> list[Event]:
+    message = f"Failed to delete node group {end.spec.group}: {end.error}"
+    return end.status_event(fact, "FailedToDeleteNodeGroup", message, WARNING)
+
+
 ENDS: tuple[EndEvent, ...] = (
     EndEvent(
         "scale-up done",
@@ -316,6 +326,24 @@ ENDS: tuple[EndEvent, ...] = (
         on="status",
         reason="`DeleteUnregisteredFailed` (Warning)",
         message="`Failed to remove node I: …`",
+    ),
+    EndEvent(
+        "group deleted",
+        events=_group_deleted,
+        kind=OperationKind.REMOVE_GROUP,
+        outcomes=(Succeeded,),
+        on="status",
+        reason="`DeletedNodeGroup`",
+        message="`Deleted empty node group G`",
+    ),
+    EndEvent(
+        "group not deleted",
+        events=_group_not_deleted,
+        kind=OperationKind.REMOVE_GROUP,
+        outcomes=(Failed,),
+        on="status",
+        reason="`FailedToDeleteNodeGroup` (Warning)",
+        message="`Failed to delete node group G: …`",
     ),
     EndEvent(
         "pod helped",

@@ -324,10 +324,14 @@ def _of_group(details: ClusterDetails, row: GroupRow, state: HealthState) -> Nee
 
 
 def _of_pools(details: ClusterDetails) -> list[Need]:
-    """Return the managed pools that cannot buy or open more. A vendor that is not read stands for
+    """Return the managed pools that cannot buy anything. A vendor that is not read stands for
     its own."""
     unread = {gap.unread_provider for gap in details.plan.gaps}
-    pools = [pool for pool in details.overview.pools if pool.held and pool.provider not in unread]
+    pools = [
+        pool
+        for pool in details.overview.pools
+        if pool.held and not pool.next_machine and pool.provider not in unread
+    ]
     command = shlex.join(("outscaler", "get", "pools", details.summary.name))
     return [Need(pool.name, pool.held, "managed pool", command=command) for pool in pools[:LISTED]]
 

@@ -87,11 +87,16 @@ def test_managed_pool_that_is_held_needs_a_person() -> None:
     )
 
 
+def test_managed_pool_that_opens_no_more_and_can_buy_needs_nobody() -> None:
+    full = changed(held="as many groups as it may have")
+    assert "general" not in {need.subject for need in needs_of(store_with(full))}
+
+
 def test_vendor_that_is_not_read_stands_for_its_managed_pools() -> None:
     weakened = (ALL_GROUPS_OF_PROVIDER,)
     gap = MissingData(OF_PROVIDER + "exoscale", "key refused", affected_decisions=weakened)
     plan = msgspec.structs.replace(busy_plan(), gaps=(gap,))
-    other = changed(name="metal", provider="cherryservers", held="as many groups as it may have")
+    other = msgspec.structs.replace(HELD, name="metal", provider="cherryservers")
     subjects = [need.subject for need in needs_of(store_with(HELD, other, plan=plan))]
     assert subjects.count("Exoscale") == 1
     assert "graphics" not in subjects
