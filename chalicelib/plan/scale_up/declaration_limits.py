@@ -8,7 +8,7 @@ Nodes that exist or are on their way count. The limits are constraints of the le
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
 from chalicelib.model.group import NodeGroup
@@ -40,6 +40,8 @@ class DeclarationLimits:
         self._existing = open_groups(group.group for group in state.groups.values())
         self._closable = {name: len(closable(state, name)) for name in self.pools}
         self._planned: dict[str, dict[str, int]] = {}  # declaration -> group to open -> nodes
+        # group -> one of its nodes, and what that counts; the same for all copies
+        self._amounts_of: dict[str, tuple[Node, dict[str, int]]] = {}
         for group in state.groups.values():
             if group.template is not None and group.target > 0:
                 self.take(group.template.node, group.group, group.target)
@@ -142,7 +144,16 @@ class DeclarationLimits:
             return ""
         return f"{declaration_of(group)}/{group.managed.choice.zone}"
 
-    def _amounts(self, node: Node, group: NodeGroup) -> dict[str, int]:
+    def _amounts(self, node: Node, group: NodeGroup) -> Mapping[str, int]:
+        """Return per limited resource what a node of a group counts. Computed once for the same
+        node: it is asked for hundreds of groups at every step of a search."""
+        known = self._amounts_of.get(group.id)
+        if known is None or known[0] is not node:
+            known = node, self._counted(node, group)
+            self._amounts_of[group.id] = known
+        return known[1]
+
+    def _counted(self, node: Node, group: NodeGroup) -> dict[str, int]:
         source = node.capacity or node.allocatable
         price = self._prices.hourly(node, group) or 0.0
         return {

@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.plan import Plan
+from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.policy.settings.managed_pools import (
     ManagedPool,
     Market,
@@ -19,7 +20,7 @@ from chalicelib.policy.settings.managed_pools import (
 from chalicelib.policy.settings.schedules import Schedule
 from tests.builders import NOW, ZONE, even, having, near
 from tests.unit.plan.consolidation_fixture import policy
-from tests.unit.plan.managed_offers import GENERAL, OfferedCluster, entries, entry, title
+from tests.unit.plan.managed_offers import GENERAL, GIB, OfferedCluster, entries, entry, title
 
 
 def pool(**fields: Any) -> ManagedPool:
@@ -356,3 +357,25 @@ def consolidating(**settings: Any) -> dict[str, Any]:
         "consolidation": fields.consolidation,
         "disruption_budgets": fields.disruption_budgets,
     }
+
+
+def test_a_refused_pod_is_tried_in_one_group_that_takes_it_not_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    types = 100
+    catalogue = tuple(
+        entry(f"t{at:03d}", cores=cores, memory=4 * cores * GIB, price=cores / 20 + at / 10_000)
+        for at, cores in enumerate([2, 4, 8, 16] * (types // 4))
+    )
+    tried: list[str] = []
+    put_nodes = ScaleUpSearch.put_nodes
+
+    def counted(search: ScaleUpSearch, group: str, *numbers: int) -> Any:
+        tried.append(group)
+        return put_nodes(search, group, *numbers)
+
+    monkeypatch.setattr(ScaleUpSearch, "put_nodes", counted)
+    case = OfferedCluster(catalogue=catalogue).waiting(5, 4, 1).waiting(6, 8, 6)
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"t001": 1, "t003": 4}
+    assert len(tried) < types / 2

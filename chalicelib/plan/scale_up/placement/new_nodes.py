@@ -313,11 +313,16 @@ def _refused_by_order(planned: PlannedNodes) -> frozenset[int]:
     """Retry the unplaced pods; returns which of the rest are refused because of the scheduler's
     order, not because of the choice of a group."""
     planned.place_unplaced()
-    return frozenset(cls for _, refused in _overlooked_groups(planned) for cls in refused)
+    overlooked = _overlooked_groups(planned, is_one_enough=True)
+    return frozenset(cls for _, refused in overlooked for cls in refused)
 
 
-def _overlooked_groups(planned: PlannedNodes) -> list[tuple[str, list[int]]]:
-    """Return groups that may scale up, with the refused classes that one more node would take."""
+def _overlooked_groups(
+    planned: PlannedNodes, *, is_one_enough: bool = False
+) -> list[tuple[str, list[int]]]:
+    """Return groups that may scale up, with the refused classes that one more node would take.
+    is_one_enough: whether each class is asked for until a group would take it; with managed pools
+    there are hundreds of groups."""
     search, simulated = planned.search, planned.simulated
     candidates, overlooked = search.candidates, []
     refused = dict.fromkeys(
@@ -338,4 +343,6 @@ def _overlooked_groups(planned: PlannedNodes) -> list[tuple[str, list[int]]]:
         planned.restore(saved)
         if classes:
             overlooked.append((group.id, classes))
+        if is_one_enough:
+            refused = {cls: None for cls in refused if cls not in classes}
     return overlooked
