@@ -9,10 +9,10 @@ replays of openb. Six kinds of the trace with GPUs come on top, at 1 a core, 0.1
 GPU; every task has a place. With --without-gpus tasks ask for no GPU and there are no such kinds:
 most tasks of the trace ask for one, and hardly any of the 600 types matters to them.
 
-managed      one declaration with all types, and its usual settings
-by-hand      one family of middling price in three sizes, and the kinds with GPUs
-by-hand-cheapest    the same of the cheapest family with 4 GiB a core
-karpenter    pods by cores and memory into nodes and claims, then the cheapest type of each claim
+managed            one declaration with all types, and its usual settings
+by-hand            one family of middling price in three sizes, and the kinds with GPUs
+by-hand-cheapest   the same of the cheapest family with 4 GiB a core
+karpenter          pods by cores and memory into nodes and claims, then the cheapest type of each claim
 
 A pass is made every minute, a new node is ready after two. Nobody consolidates: a node goes when it
 has been empty for ten minutes. The first two hours are not measured.
