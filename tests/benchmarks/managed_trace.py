@@ -12,7 +12,7 @@ most tasks of the trace ask for one, and hardly any of the 600 types matters to 
 managed            one declaration with all types, and its usual settings
 by-hand            one family of middling price in three sizes, and the kinds with GPUs
 by-hand-cheapest   the same of the cheapest family with 4 GiB a core
-karpenter          pods by cores and memory into nodes and claims, then the cheapest type of each claim
+karpenter          pods by cores and memory into nodes and claims, each of the cheapest type
 
 A pass is made every minute, a new node is ready after two. Nobody consolidates: a node goes when it
 has been empty for ten minutes. The first two hours are not measured.
