@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib import DOCS
 from chalicelib.cli import plan_inputs
 from chalicelib.cli.output import Block, Table, emit
 from chalicelib.cli.plan_inputs import PlanInputs
@@ -79,7 +80,7 @@ def _read(args: argparse.Namespace) -> PlanInputs:
         raise BadInput(
             str(args.policy),
             "has no spec.managedPools",
-            "docs/policy.md has an example",
+            f"see {DOCS}/reference/managed-pools.md",
         )
     if not case.snapshot.candidates:
         raise _no_machine(case)

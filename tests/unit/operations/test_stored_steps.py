@@ -39,6 +39,7 @@ def test_names_and_order_of_the_steps_of_each_kind_are_those_that_are_stored() -
         ],
         OperationKind.DECREASE_TARGET: ["lower", "poll"],
         OperationKind.DELETE_INSTANCES: ["delete", "poll", "release"],
+        OperationKind.REMOVE_GROUP: ["delete", "poll"],
         OperationKind.RESTART_NODE: [
             *(
                 "look",

@@ -8,15 +8,15 @@ existing nodes and others do not; otherwise all ways give the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 
 import msgspec
+import numpy as np
 
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context
-from chalicelib.plan.scale_up.new_zones import spread_over_new_zones
 from chalicelib.plan.scale_up.placement.existing_nodes import (
     Way,
     place_on_existing_nodes,
@@ -26,9 +26,12 @@ from chalicelib.plan.scale_up.placement.new_nodes import Attempt, buy_nodes
 from chalicelib.plan.scale_up.placement.planned_nodes import PlannedNodes
 from chalicelib.plan.scale_up.scale_up_limits import enforce_min_size
 from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
+from chalicelib.plan.simulation.pod_constraints import SpreadConstraint
 from chalicelib.plan.simulation.simulated_cluster import RoundRobin, SimulatedCluster, place
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.managed_groups import is_candidate
 from chalicelib.plan.state.pass_time import PassTime
+from chalicelib.plan.state.readiness import ZONE
 
 _SECONDS = 2.0  # for trying alternatives, where there is a clock
 _RANDOM_ORDERS = 4  # equal for the same pods
@@ -152,7 +155,7 @@ class _Attempts:
         if new_nodes_way is not None:
             unserved, _ = new_nodes_way(existing.unserved, simulated, self._round_robin)
             existing = msgspec.structs.replace(existing, unserved=tuple(unserved))
-        spread_over_new_zones(search, {batch.cls for batch in existing.unserved})
+        _spread_over_new_zones(search, {batch.cls for batch in existing.unserved})
         return PlannedNodes(search, queue, existing, minimum_nodes)
 
     def _is_surer(self, attempt: Attempt, best: Attempt) -> bool:
@@ -206,6 +209,40 @@ def _is_better(attempt: Attempt, best: Attempt) -> bool:
     return sum(nodes.values()) < sum(best_nodes.values()) and all(
         count <= best_nodes.get(group, 0) for group, count in nodes.items()
     )
+
+
+# -- zones without nodes
+
+
+def _spread_over_new_zones(search: ScaleUpSearch, classes: Iterable[int]) -> None:
+    """Require for classes that are spread over zones the zones with nodes, and those in which a
+    group could be opened for them. A zone without nodes is no domain for the scheduler, so that all
+    pods would be planned for the first zone that gets a node."""
+    simulated, candidates = search.simulated, search.candidates
+    zones = {
+        row: candidates.table.nodes[row].labels.get(ZONE, "")
+        for row, group in enumerate(candidates.groups)
+        if is_candidate(group.group)
+    }
+    if not zones:
+        return
+    for cls in classes:
+        constraints = simulated.needs(cls)
+        spreads = constraints.evenness if constraints is not None else ()
+        over_zones = [spread for spread in spreads if spread.key == ZONE]
+        if not over_zones:
+            continue
+        fits = candidates.fits(cls)
+        domains = {zone for row, zone in zones.items() if zone and fits[row]}
+        if domains:
+            domains |= _zones_with_nodes(simulated, over_zones[0])
+            simulated.require_domains(cls, ZONE, len(domains))
+
+
+def _zones_with_nodes(simulated: SimulatedCluster, spread: SpreadConstraint) -> set[str]:
+    codes, values = simulated.table.label(ZONE)
+    counted = set(np.unique(codes[simulated.counts_in_spread(spread)]).tolist())
+    return {zone for zone, code in values.items() if code in counted}
 
 
 # -- the ways
