@@ -301,6 +301,7 @@ def why_skipped(
             ReasonCode.GROUP_UNHEALTHY,
             {"detail": "an earlier increase is still being carried out"},
         ),
+        (group.closing, ReasonCode.GROUP_UNHEALTHY, {"detail": "it is empty and is being deleted"}),
         (group.target >= group.group.max, ReasonCode.GROUP_MAX_SIZE, {"max": group.group.max}),
         (
             group.template is None,

@@ -100,6 +100,7 @@ class NodeGroupState(msgspec.Struct, frozen=True):
     removals_paused: Reason | None = None
     # instance id or node name -> why the provider currently refuses to remove it
     held: Mapping[str, str] = {}
+    closing: bool = False  # an operation deletes it
 
     def held_back(self, node: Node) -> str:
         """Return why the provider currently refuses to remove this node, "" if it does not."""
@@ -546,6 +547,7 @@ class _GroupStateBuilder:
             growth_paused=_pause_reason(of_growth(self.pauses, group.id), "growth"),
             removals_paused=removals_pause(self.pauses, group.id),
             held=_held(group.instances),
+            closing=any(op.spec.kind is OperationKind.REMOVE_GROUP for op in open_ops),
         )
 
     def _dropped(self, group: NodeGroup, nodes: Iterable[Node]) -> int:

@@ -57,6 +57,9 @@ OTHER_DEFINITION = "its declaration says something else of its nodes now"
 _NAMESPACES, _IDENTITY = "/api/v1/namespaces", "kube-system"
 _DAY = 86400.0
 _ROUNDING = 1e-6  # of a sum of prices
+_GIB = 2**30
+_REPORTED_MEMORY = 0.9
+"""Part of a machine's memory that its node reports at least, which is what a plan counts."""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -340,19 +343,29 @@ class ManagedPools:
 
     def _check_limits(self, candidate: GroupCandidate, size: int, sizes: Iterable[OwnSize]) -> None:
         """Raise InvalidRequest if a group of this size is too much, together with the others of
-        its declaration. Those whose price is not known do not count as costs."""
+        its declaration. Of those that the catalogue does not know only the nodes count."""
         pool, limits = candidate.pool, candidate.pool.limits
-        others = [own for own in sizes if own.choice.declaration == pool.name]
-        nodes = size + sum(own.nodes for own in others)
-        if nodes > limits.nodes:
-            raise _not_in_policy(f"{nodes} nodes are above limits.nodes {limits.nodes}")
-        if limits.cost_per_hour is None:
-            return
-        cost = size * candidate.machine.price
-        cost += sum(own.nodes * self.price_of(own.choice) for own in others)
-        if cost > limits.cost_per_hour + _ROUNDING:
-            most = limits.cost_per_hour
-            raise _not_in_policy(f"{cost:.4f} an hour is above limits.costPerHour {most:g}")
+        machine = candidate.machine
+        counted = [(size, machine.entry, machine.price)]
+        for own in sizes:
+            if own.choice.declaration == pool.name:
+                entry = self._entry_of(own.choice) or _unknown(own.choice)
+                counted.append((own.nodes, entry, self.price_of(own.choice)))
+        memory = sum(nodes * entry.memory for nodes, entry, _ in counted)
+        rows: tuple[tuple[str, float, float | None], ...] = (
+            ("nodes", sum(nodes for nodes, _, _ in counted), limits.nodes),
+            ("cpu", sum(nodes * entry.cores for nodes, entry, _ in counted), limits.cpu),
+            ("memory", memory * _REPORTED_MEMORY / _GIB, limits.memory),
+            ("gpus", sum(nodes * entry.gpus for nodes, entry, _ in counted), limits.gpus),
+            (
+                "costPerHour",
+                sum(nodes * price for nodes, _, price in counted),
+                limits.cost_per_hour,
+            ),
+        )
+        for limit, amount, most in rows:
+            if most is not None and amount > most + _ROUNDING:
+                raise _not_in_policy(f"{round(amount, 4):g} is above limits.{limit} {most:g}")
 
 
 def choice_of(pool: ManagedPool, machine: Machine) -> MachineChoice:

@@ -368,6 +368,20 @@ def test_pool_63_costs_count_all_groups_of_the_declaration() -> None:
     assert isinstance(carried_out(bench, growth(bench, group, 1)), Succeeded)
 
 
+@pytest.mark.parametrize("limit", [{"cpu": 10}, {"memory": 20}])
+def test_pool_63_cores_and_memory_count_all_groups_of_the_declaration(
+    limit: dict[str, int],
+) -> None:
+    # large 4 cores and 8 GiB, medium 2 and 4
+    bench = ready(msgspec.structs.replace(GENERAL, limits=PoolLimits(**limit)))
+    created(bench, 2)
+    group = offered(bench, "standard.medium")
+    outcome = carried_out(bench, growth(bench, group, 2))
+    assert failed(outcome) == ("InvalidRequest", "NotInPolicy")
+    assert writes(bench) == []
+    assert isinstance(carried_out(bench, growth(bench, group, 1)), Succeeded)
+
+
 def test_pool_63_second_group_of_the_name_counts_too() -> None:
     bench = ready(msgspec.structs.replace(GENERAL, limits=PoolLimits(nodes=5)))
     group = created(bench, 3)

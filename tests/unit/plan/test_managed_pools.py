@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, PurchaseRow
+from chalicelib.model.operation import OperationState
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Volume
 from chalicelib.model.purchases import with_purchase
@@ -374,6 +375,19 @@ def test_pool_43_an_empty_group_that_pods_need_is_used_and_stays() -> None:
     plan, _ = case.waiting(2, 1, 4).decided(memory)
     assert case.bought(plan) == {"s2": 1}
     assert closed(case, plan) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "is_used"), [(OperationState.WAITING, False), (OperationState.FAILED, True)]
+)
+def test_group_that_is_being_deleted_is_not_grown(state: OperationState, is_used: bool) -> None:
+    case, memory = empty_groups(3600.0, 60.0)
+    (deletion,) = case.decided(memory)[0].operations
+    memory = msgspec.structs.replace(memory, operations=(deletion.with_status(state=state),))
+    plan, _ = case.waiting(2, 1, 4).decided(memory)
+    assert len(plan.scale_ups) == 1
+    assert (plan.scale_ups[0].group == deletion.spec.group) is is_used
+    assert plan.unschedulable == ()
 
 
 def test_empty_groups_stay_where_a_declaration_says_so_until_an_operator_asks() -> None:
