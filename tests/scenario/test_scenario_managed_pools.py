@@ -385,7 +385,7 @@ def test_servers_are_ordered_for_odd_pods_and_nothing_stays_of_an_empty_group(
     assert "nothing to delete" in said
 
 
-def test_other_plan_is_ordered_where_the_cheapest_is_sold_out_after_the_catalogue_was_read(
+def test_other_plan_is_ordered_where_the_cheapest_has_sold_out_since_it_was_listed(
     servers: ManagedServers,
 ) -> None:
     world = servers.world

@@ -27,9 +27,11 @@ def is_empty(group: NodeGroupState) -> bool:
 
 
 def may_be_closed(group: NodeGroupState, state: ClusterState) -> bool:
-    """Return whether nothing stands against the deletion of an empty group: an operation, or a
-    failure that is not long ago."""
+    """Return whether nothing stands against the deletion of an empty group: an operation, a pause
+    of removals, or a failure that is not long ago."""
     memory = group.memory
+    if group.removals_paused is not None:
+        return False
     has_work = any(
         operation.is_open and operation.spec.group == group.id
         for operation in state.memory.operations

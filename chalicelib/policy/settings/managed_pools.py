@@ -137,7 +137,7 @@ def _parse_taint(value: str) -> Taint:
         problem = f"{quote(value)} is not a taint"
         raise BadInput("", problem, "write it like dedicated=batch:NoSchedule")
     if match[3] not in TAINT_EFFECTS:
-        problem = f"{quote(match[3])} is no effect of a taint"
+        problem = f"{quote(match[3])} is not an effect of a taint"
         raise BadInput("", problem, f"write one of {', '.join(sorted(TAINT_EFFECTS))}")
     return Taint(match[1], match[3], match[2] or "")
 

@@ -101,7 +101,7 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
         if pool.ending:
             raise NotFound(f"{pool.title} is being deleted")
         if not self._named(pool) and is_foreign(pool.nodepool, self.managed):
-            text = f"{pool.title} has the name or the mark of an own group, and is none of ours"
+            text = f"{pool.title} has the name or mark of an own group, but is not one"
             raise InvalidRequest(text, code=NAME_TAKEN)
         return pool
 

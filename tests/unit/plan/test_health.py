@@ -90,7 +90,7 @@ def test_upcoming_nodes_are_requested_and_not_yet_registered(
 
 
 @pytest.mark.parametrize("error", ["", "403 Forbidden"])
-def test_nodes_of_an_open_purchase_are_upcoming_also_while_the_vendor_does_not_answer(
+def test_nodes_of_an_open_purchase_are_upcoming_while_the_vendor_does_not_answer(
     error: str,
 ) -> None:
     build = cluster().group("g", target=0, error=error)

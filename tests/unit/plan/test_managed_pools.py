@@ -11,6 +11,7 @@ import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, PurchaseRow
 from chalicelib.model.operation import OperationState
+from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Volume
 from chalicelib.model.purchases import with_purchase
@@ -375,6 +376,20 @@ def test_pool_43_an_empty_group_that_pods_need_is_used_and_stays() -> None:
     plan, _ = case.waiting(2, 1, 4).decided(memory)
     assert case.bought(plan) == {"s2": 1}
     assert closed(case, plan) == []
+
+
+def test_nothing_is_deleted_while_removals_are_paused() -> None:
+    case, memory = empty_groups(3600.0, 3600.0)
+    assert sorted(closed(case, case.decided(memory)[0])) == ["c4", "s2"]
+    case.policy["pauses"] = (Pause(NOW + 900, NOW, PausedPart.REMOVALS),)
+    assert case.decided(memory)[0].closings == ()
+
+
+def test_paused_group_is_not_deleted() -> None:
+    case, memory = empty_groups(3600.0, 3600.0)
+    names = {title(group): group.id for group in case.groups_of_pools()[0]}
+    case.policy["pauses"] = (Pause(NOW + 900, NOW, PausedPart.ALL, names["s2"]),)
+    assert closed(case, case.decided(memory)[0]) == ["c4"]
 
 
 @pytest.mark.parametrize(
