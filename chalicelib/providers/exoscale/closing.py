@@ -8,10 +8,11 @@ members of a Nodepool with it, so its emptiness is read several times before.
 
 from __future__ import annotations
 
+from chalicelib.model.managed_group import is_own_name
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.exoscale.decoding import Nodepool, SksCluster
-from chalicelib.providers.exoscale.managed_groups import find_own
+from chalicelib.providers.exoscale.managed_groups import NAME_TAKEN, find_own, mark_of
 from chalicelib.providers.exoscale.scale_up import (
     FOLLOWING,
     WORK,
@@ -22,7 +23,8 @@ from chalicelib.providers.exoscale.scale_up import (
     known_work,
     poll_later,
 )
-from chalicelib.providers.kit.errors import Conflict, NotFound
+from chalicelib.providers.exoscale.zone import DELETING
+from chalicelib.providers.kit.errors import Conflict, InvalidRequest, NotFound
 
 _EMPTY = "empty looks"
 _LOOKS, _LOOK_EVERY = 3, 20.0
@@ -36,7 +38,7 @@ def remove_group(context: ExoscaleContext, operation: Operation) -> Outcome:
     work = known_work(context, operation)
     if is_pending(work):
         return poll_later(operation, f"Nodepool {group} is being deleted")
-    own = find_own(group, context.api.clusters(), context.managed)
+    own = _find(context, group)
     if own is None:
         return Succeeded({"deleted": group})
     if work is not None and has_failed(work):
@@ -47,6 +49,24 @@ def remove_group(context: ExoscaleContext, operation: Operation) -> Outcome:
     if nodepool.size or pool.size or pool.instances:
         return Failed(Conflict.__name__, f"Nodepool {group} has machines again", IN_USE)
     return _delete(context, cluster, nodepool, looks)
+
+
+def _find(context: ExoscaleContext, group: str) -> tuple[SksCluster, Nodepool] | None:
+    """Return the Nodepool of an own group, None if there is none. A second one of a name is known
+    by the id of its pool. Raises InvalidRequest for one that Outscaler has not made, and
+    ProviderError."""
+    clusters = context.api.clusters()
+    if is_own_name(group):
+        return find_own(group, clusters, context.managed)
+    for cluster in clusters:
+        for nodepool in cluster.nodepools:
+            if nodepool.instance_pool.id.lower() != group or nodepool.state == DELETING:
+                continue
+            if not context.managed.is_own(nodepool.name, mark_of(nodepool)):
+                problem = f"Outscaler has not made Nodepool {nodepool.name}"
+                raise InvalidRequest(problem, code=NAME_TAKEN)
+            return cluster, nodepool
+    return None
 
 
 def _delete(

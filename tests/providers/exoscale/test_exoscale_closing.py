@@ -11,7 +11,7 @@ from chalicelib.model.outcome import Succeeded
 from infra.emulators.exoscale.account import ExoscaleMutations
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.providers.exoscale.fixture import ExoscaleFixture
-from tests.providers.exoscale.own_nodepools import created, named, ready, sizes, writes
+from tests.providers.exoscale.own_nodepools import LARGE, created, named, ready, sizes, writes
 from tests.providers.managed import carried_out, failed, growth, own_group
 
 DELETE = "delete-sks-nodepool"
@@ -92,10 +92,23 @@ def test_nodepool_without_our_mark_is_never_deleted() -> None:
     assert DELETE not in writes(bench)
 
 
+def test_pool_36_empty_second_nodepool_of_a_name_is_deleted_and_the_first_stays() -> None:
+    bench = ready()
+    group = created(bench, 3)
+    twin = bench.add_nodepool(group.id, size=0, type=LARGE, cluster="prod")
+    twin.labels = dict(named(bench, group.id)[0].labels)
+    operation = removal(bench, group.id).with_spec(group=twin.pool.id)
+    assert isinstance(carried_out(bench, operation), Succeeded)
+    bench.settle()
+    assert sizes(bench, group.id) == [3]
+    assert writes(bench).count(DELETE) == 1
+
+
 def test_forged_deletion_of_a_nodepool_of_people_writes_nothing() -> None:
     bench = ready(size=0)
     name = emptied(bench)
-    operation = removal(bench, name).with_spec(group="web")
-    carried_out(bench, operation)
+    (web,) = named(bench, "web")
+    operation = removal(bench, name).with_spec(group=web.pool.id)
+    assert failed(carried_out(bench, operation)) == ("InvalidRequest", "NameTaken")
     assert sizes(bench, "web") == [0]
     assert DELETE not in writes(bench)

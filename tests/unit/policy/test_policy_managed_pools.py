@@ -369,7 +369,12 @@ REFUSED: list[tuple[str, str, str, str]] = [
             ("labels: {a/b/c: d}", "labels['a/b/c']", "is not a label's key", "example.com/tier"),
             ("labels: {tier: a b}", "labels.tier", "'a b' is not a label's value", "at most 63"),
             ("taints: [a]", "taints[0]", "'a' is not a taint", "dedicated=batch:NoSchedule"),
-            ("taints: ['a=b:Never']", "taints[0]", "'Never' is not an effect", "NoExecute, NoSchedule"),
+            (
+                "taints: ['a=b:Never']",
+                "taints[0]",
+                "'Never' is not an effect",
+                "NoExecute, NoSchedule",
+            ),
             ("limits: {nodes: -1}", "limits.nodes", "-1 is out of range", "0 to 100000"),
             ("maxShare: {zone: 0%}", "maxShare.zone", "'0%' is out of range", "from 1% to 100%"),
             ("maxPools: 101", "maxPools", "101 is out of range", "from 1 to 100"),
