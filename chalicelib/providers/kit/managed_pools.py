@@ -352,20 +352,18 @@ class ManagedPools:
                 entry = self._entry_of(own.choice) or _unknown(own.choice)
                 counted.append((own.nodes, entry, self.price_of(own.choice)))
         memory = sum(nodes * entry.memory for nodes, entry, _ in counted)
-        rows: tuple[tuple[str, float, float | None], ...] = (
-            ("nodes", sum(nodes for nodes, _, _ in counted), limits.nodes),
-            ("cpu", sum(nodes * entry.cores for nodes, entry, _ in counted), limits.cpu),
-            ("memory", memory * _REPORTED_MEMORY / _GIB, limits.memory),
-            ("gpus", sum(nodes * entry.gpus for nodes, entry, _ in counted), limits.gpus),
-            (
-                "costPerHour",
-                sum(nodes * price for nodes, _, price in counted),
-                limits.cost_per_hour,
-            ),
-        )
-        for limit, amount, most in rows:
+        amounts: dict[str, float] = {
+            "nodes": sum(nodes for nodes, _, _ in counted),
+            "cpu": sum(nodes * entry.cores for nodes, entry, _ in counted),
+            "memory": memory * _REPORTED_MEMORY / _GIB,
+            "gpus": sum(nodes * entry.gpus for nodes, entry, _ in counted),
+            "cost_per_hour": sum(nodes * price for nodes, _, price in counted),
+        }
+        for limit in msgspec.structs.fields(limits):
+            most, amount = getattr(limits, limit.name), amounts[limit.name]
             if most is not None and amount > most + _ROUNDING:
-                raise _not_in_policy(f"{round(amount, 4):g} is above limits.{limit} {most:g}")
+                text = f"{round(amount, 4):g} is above limits.{limit.encode_name} {most:g}"
+                raise _not_in_policy(text)
 
 
 def choice_of(pool: ManagedPool, machine: Machine) -> MachineChoice:
