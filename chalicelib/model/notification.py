@@ -34,6 +34,7 @@ NOTICE_TYPES = (
     "interruption.unreplaced",
     "node.overdue",
     "repair.blocked",
+    "pool.held",
     "brake.pulled",
     "operation.stuck",
     "provider.unauthorized",

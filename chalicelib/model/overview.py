@@ -92,6 +92,11 @@ class PoolOverview(msgspec.Struct, frozen=True, array_like=True):
     next_price: float = 0.0
     held: str = ""
 
+    @property
+    def buys_nothing(self) -> bool:
+        """Return whether something keeps it from buying any machine."""
+        return bool(self.held) and not self.next_machine
+
 
 class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
     """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES.

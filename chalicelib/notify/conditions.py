@@ -19,6 +19,7 @@ from chalicelib.journal.metrics import Values, key
 from chalicelib.model.health import HealthState, of_backoff
 from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.notification import NoticeSeverity
+from chalicelib.model.overview import PoolOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
@@ -72,7 +73,7 @@ class NoticeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
 class ClusterFacts(msgspec.Struct, frozen=True):
     """What the tables say. applied_at: of the policy in force (epoch seconds). plan: the last
     decision, None where there is none. gauges: of the last pass. plans, acts: what the mode
-    permits. was_off: at the last tick."""
+    permits. pools: what the last pass saw of spec.managedPools. was_off: at the last tick."""
 
     name: str
     now: float
@@ -85,6 +86,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     pauses: tuple[Pause, ...]
     plan: Plan | None
     applied_at: float = 0.0
+    pools: tuple[PoolOverview, ...] = ()
     was_off: bool = False
 
 
@@ -349,6 +351,24 @@ def _repairs_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             yield _of_cluster("repair.blocked", WARNING, message, typed("get", "nodes", facts.name))
 
 
+def _pools_held(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    """A vendor that cannot be read has a condition of its own."""
+    unread = {gap.unread_provider for gap in facts.plan.gaps} if facts.plan else set()
+    severity = WARNING if facts.plan is not None and facts.plan.unschedulable else INFO
+    for pool in facts.pools:
+        if pool.buys_nothing and pool.provider not in unread:
+            yield NoticeCondition(
+                "pool.held",
+                f"pool.held/{pool.name}",
+                severity,
+                f"managed pool {pool.name} can buy no machine: {pool.held}",
+                subject=pool.name,
+                command=typed("get", "pools", facts.name),
+                opens_after=10 * _MINUTES,
+                closes_after=5 * _MINUTES,
+            )
+
+
 def _operations_stuck(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for operation in facts.memory.operations:
         spec, step = operation.spec, operation.status.step or "-"
@@ -395,6 +415,7 @@ _RULES: tuple[Callable[[ClusterFacts], Iterator[NoticeCondition]], ...] = (
     _interruptions_unreplaced,
     _nodes_overdue,
     _repairs_blocked,
+    _pools_held,
     _operations_stuck,
     _paused,
 )

@@ -202,6 +202,7 @@ def facts_of(policy: Policy, applied_at: float, store: Store, now: float) -> Clu
         pauses=policy.pauses,
         plan=decision.plan if decision is not None else None,
         applied_at=applied_at,
+        pools=store.gauge_rings.overview(policy.name).pools if policy.managed_pools else (),
     )
 
 

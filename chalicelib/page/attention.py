@@ -328,9 +328,7 @@ def _of_pools(details: ClusterDetails) -> list[Need]:
     its own."""
     unread = {gap.unread_provider for gap in details.plan.gaps}
     pools = [
-        pool
-        for pool in details.overview.pools
-        if pool.held and not pool.next_machine and pool.provider not in unread
+        pool for pool in details.overview.pools if pool.buys_nothing and pool.provider not in unread
     ]
     command = shlex.join(("outscaler", "get", "pools", details.summary.name))
     return [Need(pool.name, pool.held, "managed pool", command=command) for pool in pools[:LISTED]]

@@ -22,6 +22,7 @@ from chalicelib.model.memory import (
 )
 from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
 from chalicelib.model.operation import OperationKind
+from chalicelib.model.overview import PoolOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
@@ -194,6 +195,29 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"plan": plan(unremovable=(NodeVerdict("a", SICK), NodeVerdict("b", SICK)))},
         ["repair.blocked"],
     ),
+    "pool-held": (
+        {"pools": (PoolOverview("general", "exoscale", held="no catalogue yet"),)},
+        ["pool.held/general"],
+    ),
+    "pool-that-buys-other-machines": (
+        {"pools": (PoolOverview("general", "exoscale", held="maxPools", next_machine="a z1"),)},
+        [],
+    ),
+    "pool-of-an-unread-vendor": (
+        {
+            "pools": (PoolOverview("general", "exoscale", held="the provider was not read"),),
+            "plan": plan(
+                gaps=(
+                    MissingData(
+                        "provider/exoscale",
+                        "no answer",
+                        affected_decisions=(ALL_GROUPS_OF_PROVIDER,),
+                    ),
+                )
+            ),
+        },
+        ["provider.unreadable/exoscale"],
+    ),
     "brake": (
         {"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60, wanted=9))},
         ["brake.pulled"],
@@ -247,6 +271,15 @@ def test_operation_past_its_deadline_is_stuck() -> None:
     assert [each.key for each in conditions(facts(memory=one(NOW - 1801)))] == ["operation.stuck/o"]
     assert not conditions(facts(memory=one(NOW - 1700)))
     assert not conditions(facts(memory=one(NOW - 9000, deadline=NOW + 10)))
+
+
+def test_pool_that_buys_nothing_is_a_warning_while_pods_wait() -> None:
+    pools = (PoolOverview("general", "exoscale", held="no catalogue yet"),)
+    [idle] = conditions(facts(pools=pools))
+    waiting = conditions(facts(pools=pools, plan=plan(unschedulable=(LEFT,))))
+    [held] = [condition for condition in waiting if condition.type == "pool.held"]
+    assert (idle.severity, held.severity) == (NoticeSeverity.INFO, NoticeSeverity.WARNING)
+    assert held.message == "managed pool general can buy no machine: no catalogue yet"
 
 
 def test_group_out_of_stock_is_information_while_others_take_the_pods() -> None:

@@ -24,12 +24,14 @@ from chalicelib.plan.scale_up.least_cost.problem import (
     dot,
     left_over,
 )
+from chalicelib.plan.scale_up.least_cost.reduction import MANY
 from chalicelib.plan.scale_up.least_cost.relaxation import Relaxed
 from chalicelib.plan.tables import Bools, Floats, Ints, first_fit
 
 _AGAIN = Effort(rounds=1, keep=3, tries=1)
 _SHARE = 0.3  # share of the fractions that is rounded up at a time
 _COLUMNS = 3  # times the number of asks: the number of loads that are kept
+_NEARLY = 0.01  # part of its price by which a node may cost more than its pods are worth
 _EPSILON = 1e-6
 
 
@@ -40,6 +42,7 @@ def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: S
     pricer: finds loads whose pods are worth more than their node. scarce [G,R]: value of a node's
     whole amount of a resource. stop: says that time is over."""
     problem, slim = master.problem, master.slim(prices, _COLUMNS * len(master.problem.pending))
+    cap = _of_promising_offers(master, prices)
     prices = slim.solve()
     rooms, unplaced = Rooms(problem), problem.pending.copy()
     loads: list[Load] = []
@@ -51,9 +54,23 @@ def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: S
         loads += bought
         if unplaced.any():
             slim.want(unplaced, rooms)
-            prices = generate(slim, pricer, np.minimum(problem.cap, unplaced), _AGAIN, stop)
+            prices = generate(slim, pricer, np.minimum(cap, unplaced), _AGAIN, stop)
     master.add(slim.loads)
     return loads + cover(problem, unplaced, prices.value, scarce, rooms)
+
+
+def _of_promising_offers(master: Master, prices: Prices) -> Ints:
+    """Return the most pods on a node [G,A]; of many offers, 0 for those of which no load is nearly
+    worth its price: most of the time of a dive goes into the search for loads."""
+    problem = master.problem
+    if len(problem.price) <= MANY:
+        return problem.cap
+    least = np.full(len(problem.price), np.inf)
+    offers = [load.offer for load in master.loads]
+    np.minimum.at(least, offers, master.reduced_costs(prices))
+    is_promising = least <= _NEARLY * problem.price
+    cap: Ints = np.where(is_promising[:, None], problem.cap, 0)
+    return cap
 
 
 def _whole_loads(

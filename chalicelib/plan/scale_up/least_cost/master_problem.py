@@ -100,12 +100,17 @@ class Master:
             self._solver.columns(cost, np.full(len(columns), self._solver.infinity), columns)
         return len(columns)
 
+    def reduced_costs(self, prices: Prices) -> Floats:
+        """Return for each load by how much its node costs more than its pods are worth."""
+        return np.array([
+            prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in self.loads
+        ])  # fmt: skip
+
     def slim(self, prices: Prices, columns: int) -> Master:
         """Return a master problem with only the most promising columns,
         which is solved much faster."""
         slim = Master(self.problem)
-        own = [prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in self.loads]
-        best = np.argsort(np.array(own) - prices.nodes, kind="stable")[:columns]
+        best = np.argsort(self.reduced_costs(prices) - prices.nodes, kind="stable")[:columns]
         slim.add(self.loads[at] for at in sorted(best.tolist()))
         return slim
 
@@ -172,9 +177,7 @@ def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
     to try them all. HiGHS does so with a fixed number of branches.
     """
     problem = master.problem
-    own = np.array(
-        [prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in master.loads]
-    )
+    own = master.reduced_costs(prices)
     order = np.argsort(own, kind="stable")[:_COLUMNS]
     loads = [master.loads[at] for at in order if own[at] < cost - prices.total]
     if not loads:
