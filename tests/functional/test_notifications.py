@@ -21,12 +21,14 @@ from chalicelib.aws.sns import NotPublished, TopicPublisher
 from chalicelib.journal.journal import plan_entry
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.notification import NoticeSeverity
+from chalicelib.model.overview import ClusterOverview, PoolOverview
 from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.notify.delivery import Channels
 from chalicelib.notify.notification_request import NotAccepted, WebhookSender, permitted, signature
 from chalicelib.notify.run import load_state, notify
 from chalicelib.policy.settings.cluster_policy import Policy, in_mode
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
+from chalicelib.policy.settings.managed_pools import ManagedPool
 from chalicelib.policy.settings.notifications import NoticeWebhook, Notifications, QuietHours
 from chalicelib.store.leases import PassFailure
 from infra.emulators.controllers.clock import ManualClock
@@ -151,6 +153,20 @@ def test_group_that_is_sold_out_is_reported_once_although_pods_wait_now_and_then
         stage.decide(waiting=minute % 2 == 0)
         stage.tick()
     assert stage.outbox.states(TOPIC) == [("dev.outscaler.group.failed", "open")]
+
+
+def test_managed_pool_that_buys_nothing_is_reported_until_it_buys_again() -> None:
+    stage = Stage()
+    pools = (ManagedPool("general", "exoscale"),)
+    stage.policy = msgspec.structs.replace(stage.policy, managed_pools=pools)
+    for held, passes in (("no catalogue yet", 12), ("", 7)):
+        seen = ClusterOverview(pools=(PoolOverview("general", "exoscale", held=held),))
+        stage.store.gauge_rings.add_overview(NAME, seen, stage.clock())
+        for _ in range(passes):
+            stage.remember(Memory())
+            stage.tick()
+    expected = [("dev.outscaler.pool.held", "open"), ("dev.outscaler.pool.held", "closed")]
+    assert stage.outbox.states(TOPIC) == expected
 
 
 def test_passes_that_never_start_are_reported_by_ticks_alone() -> None:
