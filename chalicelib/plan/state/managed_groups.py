@@ -9,6 +9,9 @@ import msgspec
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.snapshot import Snapshot
 
+MOST_IN_VAIN = 3
+"""Groups of a declaration with the same failure after which no further one is tried: the cause is
+then not the machine type."""
 MOST_CANDIDATES = 5000
 """Groups of a snapshot that could be opened; the cheapest are used of more."""
 

@@ -6,11 +6,16 @@ What it lacks, and some pod of the cluster asks for, is not expected of the grou
 time, which doubles each time: another node would be of no more use. It is expected again as soon as
 a node has it that is not older. A single node may be broken: the first time it is followed by
 another one.
+
+The groups of a managed pool count together: a part that no node of the pool has is waited for
+longer with each of its groups, and after a few is not expected of machine types either that had no
+node yet. One after the other would be bought in vain otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 
 import msgspec
@@ -20,6 +25,7 @@ from chalicelib.model.node import Node, Taint
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.selector import NodeTerm
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.state.managed_groups import MOST_IN_VAIN, declaration_of
 from chalicelib.plan.state.unfinished_nodes import (
     Expected,
     ObservedNodes,
@@ -56,24 +62,80 @@ def judge_newcomers(
 ) -> tuple[Memory, YoungNodes]:
     """Judge the nodes that have just ceased to be young, then those that are young. Returns the
     memory with what is not expected of new nodes any more."""
-    memory, now = observed.memory, observed.now
-    changed = _UndeliveredParts(observed).judge(templates_of)
+    memory, now, declared = observed.memory, observed.now, _Declared(observed)
+    changed = _UndeliveredParts(observed, declared).judge(templates_of)
     if changed:
         memory = msgspec.structs.replace(memory, groups={**memory.groups, **changed})
     undelivered = {}
-    for group in observed.members:
-        known = memory.groups[group].undelivered if group in memory.groups else {}
-        resting = {name: part for name, part in known.items() if part.rests(now)}
+    for group, of_group in memory.groups.items():
+        resting = {name: part for name, part in of_group.undelivered.items() if part.rests(now)}
         if resting:
             undelivered[group] = resting
+    undelivered |= declared.of_new_groups(undelivered)
     return memory, young_nodes(observed, undelivered, templates_of)
+
+
+class _Declared:
+    """The groups of each managed pool, which count together."""
+
+    def __init__(self, observed: ObservedNodes) -> None:
+        self._observed = observed
+
+    @cached_property
+    def _pool_of(self) -> dict[str, str]:
+        """Group -> its managed pool, "" for a group that somebody else has made."""
+        snapshot = self._observed.snapshot
+        groups = (*snapshot.groups, *snapshot.candidates)
+        return {group.id: declaration_of(group) for group in groups}
+
+    def _groups_of(self, pool: str) -> list[str]:
+        return [group for group, own_pool in self._pool_of.items() if pool and own_pool == pool]
+
+    def times_elsewhere(self, group: str, part: str) -> int:
+        """Return how often a part was missing in another group of a group's pool, 0 if some node of
+        the pool has it."""
+        others = self._groups_of(self._pool_of.get(group, ""))
+        memories = self._observed.memory.groups
+        times = 0
+        for other in others:
+            known = memories[other].undelivered.get(part) if other in memories else None
+            is_recent = known is not None and known.until + _REMEMBERED >= self._observed.now
+            if known is not None and is_recent and other != group:
+                times = max(times, known.times)
+        return times if times and not self._is_delivered(others, part) else 0
+
+    def of_new_groups(
+        self, undelivered: Mapping[str, Mapping[str, Undelivered]]
+    ) -> dict[str, dict[str, Undelivered]]:
+        """Return group -> what is not expected of it because other groups of its pool did not have
+        it, for groups that never had a node. undelivered: group -> what is not expected of it."""
+        parts_of: dict[str, dict[str, Undelivered]] = {}
+        for group, parts in undelivered.items():
+            of_pool = parts_of.setdefault(self._pool_of.get(group, ""), {})
+            of_pool |= {name: part for name, part in parts.items() if part.times >= MOST_IN_VAIN}
+        known = self._observed.memory.templates.keys() | self._observed.members.keys()
+        of_new: dict[str, dict[str, Undelivered]] = {}
+        for pool, parts in parts_of.items():
+            groups = self._groups_of(pool)
+            missing = {
+                name: part for name, part in parts.items() if not self._is_delivered(groups, name)
+            }
+            new = [group for group in groups if group not in known and group not in undelivered]
+            of_new |= dict.fromkeys(new, missing)
+        return of_new
+
+    def _is_delivered(self, groups: Iterable[str], part: str) -> bool:
+        members = self._observed.members
+        nodes = (node for group in groups for node in self._observed.ready(members.get(group, ())))
+        return any(_has(node, part) for node in nodes)
 
 
 class _UndeliveredParts:
     """What the new nodes of all groups do not have."""
 
-    def __init__(self, observed: ObservedNodes) -> None:
+    def __init__(self, observed: ObservedNodes, declared: _Declared) -> None:
         self._observed, self._options, self._now = observed, observed.options, observed.now
+        self._declared = declared
         self._asked: _Asked | None = None
 
     def judge(self, templates_of: TemplatesOf) -> dict[str, GroupMemory]:
@@ -96,7 +158,7 @@ class _UndeliveredParts:
             if group not in judged and not known.undelivered:
                 continue
             lacking = self._lacking(judged[group], expected[group]) if group in judged else {}
-            parts = self._next_parts(known.undelivered, lacking, observed.ready(nodes))
+            parts = self._next_parts(group, known.undelivered, lacking, observed.ready(nodes))
             if parts != known.undelivered:
                 changed[group] = msgspec.structs.replace(known, undelivered=parts)
         return changed
@@ -120,6 +182,7 @@ class _UndeliveredParts:
 
     def _next_parts(
         self,
+        group: str,
         known: Mapping[str, Undelivered],
         lacking: Mapping[str, _Lacking],
         nodes: Sequence[Node],
@@ -127,16 +190,21 @@ class _UndeliveredParts:
         parts: dict[str, Undelivered] = {}
         for name in sorted({*known, *lacking}):
             delivered_at = max((node.created for node in nodes if _has(node, name)), default=0.0)
-            part = self._next(known.get(name), lacking.get(name), delivered_at)
+            elsewhere = self._declared.times_elsewhere(group, name)
+            part = self._next(known.get(name), lacking.get(name), delivered_at, elsewhere)
             if part is not None:
                 parts[name] = part
         return dict(islice(parts.items(), MOST_UNDELIVERED))
 
     def _next(
-        self, undelivered: Undelivered | None, lacking: _Lacking | None, delivered_at: float
+        self,
+        undelivered: Undelivered | None,
+        lacking: _Lacking | None,
+        delivered_at: float,
+        elsewhere: int,
     ) -> Undelivered | None:
-        """Return what is to be remembered of a part. delivered_at: the creation of the
-        newest node that has it."""
+        """Return what is to be remembered of a part. delivered_at: the creation of the newest node
+        that has it. elsewhere: how often it was missing in other groups of the managed pool."""
         now = self._now
         if undelivered is not None and (
             undelivered.created <= delivered_at or undelivered.until + _REMEMBERED < now
@@ -152,9 +220,9 @@ class _UndeliveredParts:
             return msgspec.structs.replace(
                 undelivered, created=lacking.created, taint=lacking.taint
             )
-        if undelivered is None and lacking.nodes == 1:
+        if undelivered is None and lacking.nodes == 1 and not elsewhere:
             return Undelivered(until=now, times=0, created=lacking.created, taint=lacking.taint)
-        times = undelivered.times + 1 if undelivered is not None else 1
+        times = elsewhere + (undelivered.times if undelivered is not None else 0) + 1
         rest = min(FIRST_REST * 2 ** min(times - 1, 10), LONGEST_REST)
         return Undelivered(
             until=now + rest, times=times, created=lacking.created, taint=lacking.taint

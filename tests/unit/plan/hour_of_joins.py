@@ -25,6 +25,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.snapshot import ObservedGroups, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.state.managed_groups import is_candidate
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.mode import Mode
@@ -151,7 +152,8 @@ class HourOfJoins:
         **more: Any,
     ) -> Group:
         """Add a group with `size` old nodes `<name>-<n>`. template: the vendor's Node. more: fields
-        of NodeGroup, or of its options."""
+        of NodeGroup, or of its options; a managed group exists as soon as a node of it is bought.
+        """
         options = {key: more.pop(key) for key in GroupOptions.__struct_fields__ if key in more}
         group = Group(
             name,
@@ -194,7 +196,10 @@ class HourOfJoins:
         nodes = self.nodes()
         items = [*nodes, *self.pods.values(), *self.objects, *self.around(nodes)]
         groups = tuple(self._reading(group) for group in self.groups.values())
-        snapshot = _builder(items).snapshot("test", self.now, ObservedGroups(groups))
+        existing = tuple(group for group in groups if not is_candidate(group))
+        candidates = tuple(group for group in groups if is_candidate(group))
+        observed = ObservedGroups(existing, candidates=candidates)
+        snapshot = _builder(items).snapshot("test", self.now, observed)
         plan, self.memory = plan_cluster(snapshot, self.policy, self.memory, self.now, 0)
         self.plans.append(plan)
         for operation in plan.operations:
@@ -338,7 +343,7 @@ class HourOfJoins:
             )
             for machine in group.machines
         )
-        return NodeGroup(
+        reading = NodeGroup(
             id=group.id,
             provider="test",
             min=group.min,
@@ -348,6 +353,10 @@ class HourOfJoins:
             template=group.template,
             **group.more,
         )
+        if reading.managed is None:
+            return reading
+        managed = msgspec.structs.replace(reading.managed, exists=bool(group.made))
+        return msgspec.structs.replace(reading, managed=managed)
 
     def _buy(self, group: Group, at: float, joins_after: float) -> None:
         group.made += 1

@@ -139,6 +139,21 @@ def test_part_that_never_comes_is_bought_for_once_in_an_hour_and_said(kind: str,
     assert notes[0].params["what"] == f"{kind} {name}"
 
 
+def test_device_that_never_comes_is_bought_ever_more_rarely_after_its_nodes_went() -> None:
+    story = HourOfJoins()
+    promised = node_object("t", extended={"nvidia.com/gpu": "1"})
+    story.group("gpu", lambda name, _: node_object(name), template=promised)
+    story.group("base", size=10, max=10)
+    for number in range(10):
+        story.deploy("busy", 4, on=f"base-{number + 1}")
+    story.deploy("web", 1, extended={"nvidia.com/gpu": "1"})
+
+    story.play(DAY, every=5 * MINUTE)
+
+    assert story.size("gpu") == 0
+    assert story.bought_nodes() <= 7
+
+
 def test_device_that_the_vendor_announces_and_no_node_gets_is_bought_for_once() -> None:
     story = story_of("resource", "nvidia.com/gpu", NEVER)
     promised = node_model(node_object("t", labels=_POOL, extended={"nvidia.com/gpu": "4"}))
