@@ -33,12 +33,7 @@ from chalicelib.plan.state.interruptions import INTERRUPTION_TAINTS
 from chalicelib.plan.state.local_storage import is_same_type
 from chalicelib.plan.state.managed_groups import declaration_of
 from chalicelib.plan.state.node_labels import NodeLabels, is_named_after_nodes
-from chalicelib.plan.state.pool_evidence import (
-    ESTIMATED,
-    PoolEvidence,
-    evidence_of_pools,
-    other_labels,
-)
+from chalicelib.plan.state.pool_evidence import PoolEvidence, evidence_of_pools
 from chalicelib.plan.state.readiness import (
     STATUS_PREFIX,
     announces_device,
@@ -154,11 +149,11 @@ def templates(
         model, source = _model(group, nodes, row, current, options, now, lacking, newcomers)
         if model is None:
             continue
-        if source == PROVIDER and group.managed is not None and not nodes:
+        is_real = source in _COPIES or newcomers.completed.get(model.name) is model
+        if source == PROVIDER and group.managed is not None and not is_real:
             if evidence is None:
                 evidence = evidence_of_pools(snapshot.groups, members, learnt)
             model = evidence.get(declaration_of(group), PoolEvidence()).applied(model)
-        is_real = source in _COPIES or newcomers.completed.get(model.name) is model
         if source != COPY:
             model = _with_csi_labels(model, source, row, node_labels)
         own = node_labels.own(model) if is_real else _own_keys(model, source, row, node_labels)
@@ -268,31 +263,16 @@ def _model(
         # The labels that a node of the group has joined without are removed: the vendor's promise
         # was wrong, and another node would not have them either. A young node may get more.
         grown_up = [node for node in joined if node.name not in young]
-        other = {key for node in joined for key in other_labels(node, template)}
         labels = {
             key: text
             for key, text in labels.items()
-            if key not in other and all(key in node.labels for node in grown_up)
+            if all(key in node.labels for node in grown_up)
         }
-        template = msgspec.structs.replace(
-            template, labels=labels, allocatable=_no_more_than(joined, template.allocatable)
-        )
-        return unfinished or template, PROVIDER
+        return unfinished or msgspec.structs.replace(template, labels=labels), PROVIDER
     unready = [node for node in equipped if node.allocatable]
     # A leaving node comes last: it is a worse template than any other node, but better than none.
     best = min(unready, key=lambda node: node.taint(TO_BE_DELETED) is not None, default=None)
     return best, "unready node"
-
-
-def _no_more_than(joined: Iterable[Node], allocatable: Amounts) -> dict[str, int]:
-    """Return the amounts of a vendor's template, and no more than nodes of the group have of what a
-    node reports when it joins."""
-    amounts = dict(allocatable)
-    for node in joined:
-        for name in ESTIMATED:
-            if amounts.get(name) and node.allocatable.get(name):
-                amounts[name] = min(amounts[name], node.allocatable[name])
-    return amounts
 
 
 def _beta_labels(template_node: Node, joined: Sequence[Node]) -> dict[str, str]:

@@ -18,9 +18,9 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
 from chalicelib.plan.state.managed_groups import declaration_of
 
-ESTIMATED = (CPU, MEMORY, EPHEMERAL)
+_ESTIMATED = (CPU, MEMORY, EPHEMERAL)
 """Resources of which a node reports all at once when it joins."""
-LEAST_SHARE = 0.5
+_LEAST_SHARE = 0.5
 """A node with less of its estimate is broken, and says nothing of other types."""
 _MOST_NODES = 20  # of a group
 
@@ -58,11 +58,11 @@ def evidence_of_pools(
             shares = dict(known.shares)
             for name, share in _shares(node, template).items():
                 shares[name] = min(share, shares.get(name, 1.0))
-            evidence[pool] = PoolEvidence(shares, known.labels | other_labels(node, template))
+            evidence[pool] = PoolEvidence(shares, known.labels | _other_labels(node, template))
     return evidence
 
 
-def other_labels(node: Node, template_node: Node) -> frozenset[str]:
+def _other_labels(node: Node, template_node: Node) -> frozenset[str]:
     """Return the keys of the labels of which a node has another value than its template."""
     return frozenset(
         key
@@ -82,7 +82,7 @@ def _shares(node: Node, template_node: Node) -> dict[str, float]:
     estimates = template_node.allocatable
     shares = {
         name: node.allocatable[name] / estimates[name]
-        for name in ESTIMATED
+        for name in _ESTIMATED
         if name in node.allocatable and estimates.get(name, 0) > 0
     }
-    return {name: share for name, share in shares.items() if LEAST_SHARE <= share < 1.0}
+    return {name: share for name, share in shares.items() if _LEAST_SHARE <= share < 1.0}
