@@ -31,7 +31,7 @@ from chalicelib.journal.events import Event
 from chalicelib.journal.metrics import Values
 from chalicelib.model.cluster_bill import ClusterBill
 from chalicelib.model.errors import published_name
-from chalicelib.model.machine_offers import PodFits
+from chalicelib.model.machine_offers import ClassFit, PodFits
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.overview import ClusterOverview
@@ -249,9 +249,13 @@ def _offered(
             trouble.append(f"offers: {published_name(error)}: {error}")
             return old_carry_over, None
     class_of = {pod.key: pod.cls for pod in state.snapshot.pods}
-    classes = {key: class_of[key] for key in waiting_pods(plan) if key in class_of}
-    fits = PodFits(name, classes, pool_fits(state, sorted(set(classes.values()))))
-    return msgspec.structs.replace(old_carry_over, offers=name), fits
+    pods: dict[int, list[str]] = {}
+    for key in waiting_pods(plan):
+        if key in class_of:
+            pods.setdefault(class_of[key], []).append(key)
+    fits = pool_fits(state, pods)
+    classes = tuple(ClassFit(tuple(keys), fits[cls]) for cls, keys in pods.items())
+    return msgspec.structs.replace(old_carry_over, offers=name), PodFits(name, classes)
 
 
 def _billed(

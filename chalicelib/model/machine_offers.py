@@ -4,6 +4,8 @@ the cluster.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from chalicelib.model.managed_group import MachineChoice, PoolSelection
@@ -40,7 +42,7 @@ class MachineOffers(msgspec.Struct, frozen=True, omit_defaults=True):
             if other.group == machine.group:
                 return None
             is_alike = other.choice.kind == machine.choice.kind and bool(other.price)
-            if is_alike and other.stop is None and _has_room_of(machine, other):
+            if is_alike and other.stop is None and _has_room_of(machine, other.room):
                 return other
         return None
 
@@ -52,17 +54,22 @@ class PoolFit(msgspec.Struct, frozen=True):
     cheapest: tuple[str, ...] = ()
 
 
+class ClassFit(msgspec.Struct, frozen=True):
+    """What managed pools have for equal pods, each as namespace/name. pools: by declaration."""
+
+    pods: tuple[str, ...] = ()
+    pools: dict[str, PoolFit] = {}
+
+
 class PodFits(msgspec.Struct, frozen=True, omit_defaults=True):
     """What managed pools had for the pods of a decision. offers: by which the store knows the
-    MachineOffers. classes: namespace/name of a pod that waited -> its class. fits: class ->
-    declaration -> its machines."""
+    MachineOffers."""
 
     offers: str = ""
-    classes: dict[str, int] = {}
-    fits: dict[int, dict[str, PoolFit]] = {}
+    classes: tuple[ClassFit, ...] = ()
 
 
-def _has_room_of(machine: OfferedMachine, other: OfferedMachine) -> bool:
-    if not machine.room or not other.room:
+def _has_room_of(machine: OfferedMachine, offered: Mapping[str, int]) -> bool:
+    if not machine.room or not offered:
         return False
-    return all(other.room.get(name, 0) >= amount for name, amount in machine.room.items())
+    return all(offered.get(name, 0) >= amount for name, amount in machine.room.items())

@@ -211,10 +211,10 @@ def _stored_machines(context: ExplainContext, pod: str, part: PodPart) -> Fittin
         return FittingMachines()
     if context.no_offers:
         return FittingMachines((f"{capital(context.no_offers)}.",))
-    fits = context.fits.fits.get(context.fits.classes.get(pod, -1))
-    if context.offers is None or fits is None:
+    own = next((fit for fit in context.fits.classes if pod in fit.pods), None)
+    if context.offers is None or own is None:
         return FittingMachines()
-    return fitting_machines(context.offers, fits)
+    return fitting_machines(context.offers, own.pools)
 
 
 def _stored_fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
