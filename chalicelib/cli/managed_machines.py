@@ -12,8 +12,7 @@ from chalicelib.cli.arguments import unfolded
 from chalicelib.cli.explain_view import ExplainContext, Explanation, weakening
 from chalicelib.cli.output import Table
 from chalicelib.cli.plan_document import encoded, fields
-from chalicelib.journal.machine_offers import MOST_CHEAPEST, machine_offers, pool_fits
-from chalicelib.model.machine_offers import MachineOffers, OfferedMachine, PoolFit
+from chalicelib.model.machine_offers import MOST_CHEAPEST, MachineOffers, OfferedMachine, PoolFit
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons.text import sentence
 from chalicelib.reasons.words import counted
@@ -46,6 +45,8 @@ class FittingMachines(msgspec.Struct, frozen=True):
 def live_machines(context: ExplainContext, cls: int) -> FittingMachines:
     """Return what the declarations have for a class of pods of the cluster; nothing where no
     declaration is known."""
+    from chalicelib.journal.machine_offers import machine_offers, pool_fits
+
     if not context.case.snapshot.selections:
         return FittingMachines()
     state = state_of(context)
@@ -71,6 +72,8 @@ def fitting_machines(offers: MachineOffers, fits: Mapping[str, PoolFit]) -> Fitt
 
 def unopened_machine(context: ExplainContext, name: str) -> Explanation | None:
     """Explain a group that could be opened, found by its name; None for another one."""
+    from chalicelib.journal.machine_offers import machine_offers
+
     offers = context.offers or MachineOffers()
     if context.case.snapshot.candidates:
         offers = machine_offers(state_of(context))

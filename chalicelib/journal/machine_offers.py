@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from chalicelib.model.machine_offers import MachineOffers, OfferedMachine, PoolFit
+from chalicelib.model.machine_offers import MOST_CHEAPEST, MachineOffers, OfferedMachine, PoolFit
 from chalicelib.model.plan import Plan
 from chalicelib.plan.scale_up.candidate_groups import Candidates, why_skipped
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
@@ -13,9 +13,6 @@ from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.managed_groups import declaration_of
 from chalicelib.plan.tables import ResourceColumns
-
-MOST_CHEAPEST = 5
-"""Machines of a declaration that fit a pod and are named, the cheapest."""
 
 
 def machine_offers(state: ClusterState) -> MachineOffers:

@@ -11,6 +11,9 @@ import msgspec
 from chalicelib.model.managed_group import MachineChoice, PoolSelection
 from chalicelib.model.reason import Reason
 
+MOST_CHEAPEST = 5
+"""Machines that fit a pod and are named, the cheapest."""
+
 
 class OfferedMachine(msgspec.Struct, frozen=True, omit_defaults=True):
     """A machine of which a managed pool has a group, or could open one. group: its id. price: of a
