@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.cli.arguments import namespaced
 from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
-from chalicelib.cli.managed_machines import FittingMachines, fitting_machines
+from chalicelib.cli.managed_machines import FittingMachines, live_machines
 from chalicelib.cli.output import Table
 from chalicelib.cli.plan_document import fields, sureness
 from chalicelib.cli.plan_output import by_pod, competing
@@ -75,7 +75,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     )
     machines = FittingMachines()
     if waiting is not None and waiting.data["verdict"] != "notLookedAt":
-        machines = fitting_machines(context, pod.cls)
+        machines = live_machines(context, pod.cls)
     all_says = (*(part.says for part in parts), *machines.says)
     data = {"verdict": data.pop("verdict"), **data, "pod": about}
     if machines.data:

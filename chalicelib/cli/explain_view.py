@@ -10,6 +10,7 @@ import msgspec
 from chalicelib.cli.output import Block, Table
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.plan_output import assumptions
+from chalicelib.model.machine_offers import MachineOffers, PodFits
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_amount
@@ -27,12 +28,15 @@ _OF_GROWTH = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageCla
 
 
 class ExplainContext(msgspec.Struct, frozen=True):
-    """A cluster and the plan for it. overview: of a stored decision, whose snapshot has
-    neither groups nor pods."""
+    """A cluster and the plan for it. overview, offers, fits: of a stored decision, whose snapshot
+    has neither groups nor pods. no_offers: why it has no offers."""
 
     case: PlanInputs
     decided: PlannedCase
     overview: ClusterOverview = ClusterOverview()
+    offers: MachineOffers | None = None
+    fits: PodFits = PodFits()
+    no_offers: str = ""
 
     @property
     def plan(self) -> Plan:

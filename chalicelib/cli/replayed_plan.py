@@ -75,6 +75,8 @@ def replay(header: DecisionHeader, decision: RecordedDecision) -> ReplayedPlan:
             f"the plan was made by release {header.release}; this is release "
             f"{chalicelib.__version__}"
         )
+    elif not decision.snapshot.candidates and decision.snapshot.selections:
+        why = "it was too large to be recorded with the machines that managed pools could buy"
     elif any(note.code is ReasonCode.TIME_BUDGET for note in decision.plan.notes):
         why = "a time limit ended a search of the recorded pass; no time passes in a replay"
     return ReplayedPlan(plan, same=False, parts=parts, why=why)

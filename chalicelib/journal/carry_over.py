@@ -42,7 +42,8 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     not known. ring_at: of the last point of the charts (store/gauge_ring.py), extremes: of the
     passes since then. savings: of the operations that had ended at savings_at
     (journal/savings.py), with the notes; spot_open: what spot nodes have saved since then, in
-    millionths by currency. billed_at: of the last bill. unpriced_removals: see ClusterBill."""
+    millionths by currency. billed_at: of the last bill. unpriced_removals: see ClusterBill.
+    offers: the name of the last MachineOffers in the table."""
 
     told: bytes = b""
     gauges: dict[str, float] = {}
@@ -58,6 +59,7 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     spot_open: dict[str, float] = {}
     unpriced_removals: int = 0
     notes: SavingsNotes = NO_NOTES
+    offers: str = ""
 
     def counting(self, grown: Values) -> CarryOver:
         """Return it with counters incremented."""
@@ -84,16 +86,19 @@ def read(data: bytes) -> CarryOver:
         if both is None:
             return _unpacked(data)
         seldom = _unpacked(both[1])
-        return msgspec.structs.replace(_unpacked(both[0]), told=seldom.told, notes=seldom.notes)
+        return msgspec.structs.replace(
+            _unpacked(both[0]), told=seldom.told, notes=seldom.notes, offers=seldom.offers
+        )
     except (zlib.error, msgspec.MsgspecError, ValueError):
         return CarryOver()
 
 
 def write(carry_over: CarryOver) -> bytes:
-    """Encode it for the rows, a kilobyte or two. `told` and `notes` change seldom, so they are a
-    separate part (store/leases.py)."""
-    seldom = CarryOver(told=carry_over.told, notes=carry_over.notes)
-    often = _packed(msgspec.structs.replace(carry_over, told=b"", notes=NO_NOTES), _WORDS)
+    """Encode it for the rows, a kilobyte or two. `told`, `notes` and `offers` change seldom, so
+    they are a separate part (store/leases.py)."""
+    seldom = CarryOver(told=carry_over.told, notes=carry_over.notes, offers=carry_over.offers)
+    changing = msgspec.structs.replace(carry_over, told=b"", notes=NO_NOTES, offers="")
+    often = _packed(changing, _WORDS)
     if len(often) < LARGEST_IN_LEASE_ROW:
         return join_carry_over(often, _packed(seldom) if seldom != CarryOver() else b"")
     data = _packed(carry_over)

@@ -24,6 +24,7 @@ import msgspec
 from chalicelib.journal import carry_over
 from chalicelib.model.disruption_reason import DisruptionReason
 from chalicelib.model.errors import OutscalerError
+from chalicelib.model.machine_offers import MachineOffers, PodFits
 from chalicelib.model.operation import OPENS, REPLACED_BY, REPLACES, SAVES, Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Plan
@@ -53,6 +54,9 @@ class Journal(Protocol):
     def append(self, cluster: str, entry: JournalEntry) -> None:
         """Write one entry."""
 
+    def put_offers(self, cluster: str, name: str, offers: MachineOffers, at: float) -> None:
+        """Write the machines that decisions are chosen from."""
+
     def ledger(self, cluster: str) -> CounterTotals:
         """Return the counters, and which events were reported recently."""
 
@@ -65,9 +69,9 @@ class Journal(Protocol):
         """Add to counters and replace `told`, unless its version differs from the expected one."""
 
 
-def plan_entry(plan: Plan) -> JournalEntry:
+def plan_entry(plan: Plan, fits: PodFits | None = None) -> JournalEntry:
     """Return the entry of a decision: counts as facts, the plan itself as body (its operations
-    have entries of their own)."""
+    have entries of their own). fits: what managed pools have for its pods."""
     facts: _Facts = {
         DIGEST: decision(plan),
         "healthy": plan.health.healthy,
@@ -88,7 +92,7 @@ def plan_entry(plan: Plan) -> JournalEntry:
     if rules:
         facts[RULES] = ",".join(rules)
     body = msgspec.json.encode(msgspec.structs.replace(plan, operations=()))
-    return JournalEntry(at=plan.at, kind=PLAN, plan=plan.id, facts=facts, body=body.decode())
+    return JournalEntry(plan.at, PLAN, plan.id, facts=facts, body=body.decode(), fits=fits)
 
 
 def outcome_entry(operation: Operation, outcome: Succeeded | Failed, now: float) -> JournalEntry:
@@ -163,18 +167,12 @@ def recovered_entry(failure: PassFailure, began: float, now: float) -> JournalEn
     return JournalEntry(at=now, kind=PASS, facts=facts)
 
 
-def append_if_new(journal: Journal, plan: Plan, last: str, at: float = 0.0) -> tuple[str, float]:
-    """Write the plan's entry unless the last decision was the same and is not older than REPEATED.
-    last, at: its digest and its instant (epoch seconds), "" and 0.0 where none is known.
-
-    Returns the digest and the instant to store for the next pass. No read, at most one
-    write. Raises StoreError.
-    """
+def new_decision(plan: Plan, last: str, at: float) -> str:
+    """Return the plan's digest, "" if the last decision was the same and is not older than
+    REPEATED: then no entry is written. last, at: its digest and its instant (epoch seconds), "" and
+    0.0 where none is known."""
     digest = decision(plan)
-    if digest == last and plan.at - at < REPEATED:
-        return last, at
-    journal.append(plan.cluster, plan_entry(plan))
-    return digest, plan.at
+    return "" if digest == last and plan.at - at < REPEATED else digest
 
 
 def decision(plan: Plan) -> str:
@@ -279,11 +277,13 @@ class DecisionUnreadable(OutscalerError):
 
 class LastDecision(msgspec.Struct, frozen=True):
     """at: the instant of the decision; confirmed_at: of the last pass, which decided the same
-    (epoch seconds). Ages and instants in the plan are those of the decision."""
+    (epoch seconds). Ages and instants in the plan are those of the decision. fits: None where none
+    are stored."""
 
     at: float
     confirmed_at: float
     plan: Plan
+    fits: PodFits | None = None
 
 
 class JournalReader(Protocol):
@@ -322,7 +322,7 @@ def last_decision(cluster: str, passed: LastPass, journal: JournalReader) -> Las
             f"{cluster}: the plan of {entry.plan} cannot be read by this release ({error}); "
             "explain it live"
         ) from error
-    return LastDecision(entry.at, max(passed.last_pass, entry.at), plan)
+    return LastDecision(entry.at, max(passed.last_pass, entry.at), plan, entry.fits)
 
 
 def _plan_of(entries: Sequence[JournalEntry]) -> JournalEntry | None:

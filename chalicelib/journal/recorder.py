@@ -31,6 +31,7 @@ from chalicelib.journal.events import Event
 from chalicelib.journal.metrics import Values
 from chalicelib.model.cluster_bill import ClusterBill
 from chalicelib.model.errors import published_name
+from chalicelib.model.machine_offers import ClassFit, PodFits
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.overview import ClusterOverview
@@ -40,8 +41,10 @@ from chalicelib.model.snapshot import OF_PROVIDER, Snapshot
 from chalicelib.plan.state.readiness import is_ready
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Metrics
+from chalicelib.store.codec import encode, fingerprint
 from chalicelib.store.errors import StoreError
 from chalicelib.store.gauge_ring import EVERY, NO_EXTREMES, Extremes, GaugePoint
+from chalicelib.store.journal import OFFERS_USED
 
 if TYPE_CHECKING:
     from chalicelib.plan.state.cluster_state import ClusterState
@@ -134,10 +137,14 @@ def record_plan(
     bill: ClusterBill | None = None
     decision = last
     decided = old_carry_over.decided
-    try:
-        decision, decided = journal.append_if_new(recorder.journal, plan, last, decided)
-    except StoreError as error:
-        trouble.append(f"journal: {published_name(error)}: {error}")
+    new = journal.new_decision(plan, last, decided)
+    if new:
+        old_carry_over, fits = _offered(plan, state, recorder, old_carry_over, trouble)
+        try:
+            recorder.journal.append(plan.cluster, journal.plan_entry(plan, fits))
+            decision, decided = new, plan.at
+        except StoreError as error:
+            trouble.append(f"journal: {published_name(error)}: {error}")
     # A new decision comes with the overview, so that people see both as of one time.
     is_seen = _is_ring_due(plan, old_carry_over) or decided != old_carry_over.decided
     if is_seen:
@@ -217,6 +224,38 @@ def record_outcome(
 
 def _is_ring_due(plan: Plan, carry_over: CarryOver) -> bool:
     return plan.at // EVERY != carry_over.ring_at // EVERY
+
+
+def _offered(
+    plan: Plan,
+    state: ClusterState | None,
+    recorder: Recorder,
+    old_carry_over: CarryOver,
+    trouble: list[str],
+) -> tuple[CarryOver, PodFits | None]:
+    """Store what managed pools could buy, unless it is stored already; return what is carried over
+    with its name, and what they have for the pods of the plan, None where nothing is stored."""
+    if state is None or not state.snapshot.selections:
+        return old_carry_over, None
+    # not of every pass
+    from chalicelib.journal.machine_offers import machine_offers, pool_fits, waiting_pods
+
+    offers = machine_offers(state)
+    name = f"{plan.at // OFFERS_USED:.0f}-{fingerprint(encode(offers))}"
+    if name != old_carry_over.offers:
+        try:
+            recorder.journal.put_offers(plan.cluster, name, offers, plan.at)
+        except StoreError as error:
+            trouble.append(f"offers: {published_name(error)}: {error}")
+            return old_carry_over, None
+    class_of = {pod.key: pod.cls for pod in state.snapshot.pods}
+    pods: dict[int, list[str]] = {}
+    for key in waiting_pods(plan):
+        if key in class_of:
+            pods.setdefault(class_of[key], []).append(key)
+    fits = pool_fits(state, pods)
+    classes = tuple(ClassFit(tuple(keys), fits[cls]) for cls, keys in pods.items())
+    return msgspec.structs.replace(old_carry_over, offers=name), PodFits(name, classes)
 
 
 def _billed(

@@ -33,6 +33,11 @@ class MachineChoice(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return `standard.large ch-gva-2 on-demand`."""
         return f"{self.instance_type} {self.zone} {self.market}"
 
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Return declaration, zone and market: what machines have that may stand for each other."""
+        return self.declaration, self.zone, self.market
+
 
 class Managed(msgspec.Struct, frozen=True, omit_defaults=True):
     """That a group is Outscaler's own. exists: whether the vendor has it. retiring: why it never

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from chalicelib.aws.object_bucket import ObjectBucket, bucket_of
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
@@ -18,6 +20,7 @@ from chalicelib.net.bounded_files import content, write_whole
 from chalicelib.replay.recorded_decision import (
     LARGEST_FILE,
     RecordedDecision,
+    TooLarge,
     encode,
     key_of,
     reduced,
@@ -123,7 +126,7 @@ def record(decision: RecordedDecision, place: str) -> bool:
     """Store a decision and return whether it was stored. Raises nothing."""
     cluster, plan = decision.snapshot.cluster, decision.plan.id
     try:
-        data = encode(reduced(decision))
+        data = _encoded(reduced(decision))
         _cached_writer(place).put(key_of(decision).path(), data)
     except OutscalerError as error:
         logger.error("decision not recorded", cluster=cluster, plan=plan, **failure(error))
@@ -135,6 +138,15 @@ def record(decision: RecordedDecision, place: str) -> bool:
         return False
     logger.info("decision recorded", cluster=cluster, plan=plan, bytes=len(data))
     return True
+
+
+def _encoded(decision: RecordedDecision) -> bytes:
+    """Return the file, without candidates where it is too large with them. Raises TooLarge."""
+    try:
+        return encode(decision)
+    except TooLarge:
+        snapshot = msgspec.structs.replace(decision.snapshot, candidates=())
+        return encode(msgspec.structs.replace(decision, snapshot=snapshot))
 
 
 _cached_writer = lru_cache(maxsize=4)(writer)

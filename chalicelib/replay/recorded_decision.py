@@ -18,11 +18,13 @@ import msgspec
 import chalicelib
 from chalicelib.model.api_integers import unbounded_numbers
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
 from chalicelib.model.plan import Plan
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.struct_form import form_of
+from chalicelib.plan.state.managed_groups import used_candidates
 from chalicelib.policy.settings.cluster_policy import Policy
 from chalicelib.policy.settings.event_webhook import Webhook
 from chalicelib.policy.settings.kubernetes_access import KubernetesAccess
@@ -204,14 +206,15 @@ def reduced(decision: RecordedDecision) -> RecordedDecision:
     """Return the decision with what the planner reads only: annotations, addresses and names of
     secrets are of no use to it. It makes the same plan.
 
-    Providers keep their names, which schedules compare with those of groups.
+    Of the candidates those stay that were used. Providers keep their names, which schedules compare
+    with those of groups.
     """
     snapshot, policy, memory = decision.snapshot, decision.policy, decision.memory
-    groups = tuple(
-        msgspec.structs.replace(group, template=_reduced_node(group.template))
-        if group.template
-        else group
-        for group in snapshot.groups
+    lean = msgspec.structs.replace(
+        snapshot,
+        nodes=tuple(map(_reduced_node, snapshot.nodes)),
+        groups=tuple(map(_reduced_group, snapshot.groups)),
+        candidates=tuple(map(_reduced_group, used_candidates(snapshot))),
     )
     templates = {
         name: msgspec.structs.replace(learnt, node=_reduced_node(learnt.node))
@@ -225,13 +228,18 @@ def reduced(decision: RecordedDecision) -> RecordedDecision:
         providers={name: {} for name in policy.providers},
         pauses=tuple(msgspec.structs.replace(pause, by="") for pause in policy.pauses),
     )
-    nodes = tuple(map(_reduced_node, snapshot.nodes))
     return msgspec.structs.replace(
         decision,
-        snapshot=msgspec.structs.replace(snapshot, nodes=nodes, groups=groups),
+        snapshot=lean,
         policy=policy,
         memory=msgspec.structs.replace(memory, templates=templates),
     )
+
+
+def _reduced_group(group: NodeGroup) -> NodeGroup:
+    if group.template is None:
+        return group
+    return msgspec.structs.replace(group, template=_reduced_node(group.template))
 
 
 def _reduced_node(node: Node) -> Node:

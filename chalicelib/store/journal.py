@@ -18,6 +18,7 @@ import msgspec
 from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
+from chalicelib.model.machine_offers import MachineOffers, PodFits
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.store.codec import NOT_DECODED, PIECE, decode, encode, fingerprint, pack, unpack
 from chalicelib.store.errors import RowUnreadable, StoreError
@@ -49,6 +50,7 @@ from chalicelib.store.tables import (
     HOURS,
     JOURNAL,
     NOTICES,
+    OFFERS,
     OVERVIEW,
     PARTITION_KEY,
     SHADOW,
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
 R = TypeVar("R", GaugesRow, OverviewRow)
 
 KEPT = 14 * 86400.0  # seconds, the store's default
+OFFERS_USED = 86400.0
+"""Seconds for which decisions refer to machines that are stored already."""
 UNREADABLE = "unreadable"
 """The kind of an entry whose row cannot be read."""
 COUNT = "n "  # prefix of the attributes that are counters
@@ -92,7 +96,7 @@ class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One journal entry. at: epoch seconds. kind: a word such as plan, operation, wake, policy.
 
     facts: small values that are always stored. body: JSON text (a whole plan),
-    omitted if it is too large.
+    omitted if it is too large. fits: of a plan, omitted first.
     """
 
     at: float
@@ -102,6 +106,7 @@ class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     group: str = ""
     facts: dict[str, str | int | float | bool] = {}
     body: str = ""
+    fits: PodFits | None = None
 
 
 class Journal:
@@ -115,6 +120,10 @@ class Journal:
         twice) stores one entry."""
         data = encode(entry)
         pieces = pack(data)
+        if len(pieces) > 1 and entry.fits is not None:
+            entry = msgspec.structs.replace(entry, fits=None)
+            data = encode(entry)
+            pieces = pack(data)
         if len(pieces) > 1:
             left_out = f"{len(entry.body)} characters; {PIECE} bytes compressed is the limit"
             facts = entry.facts | {"body_left_out": left_out}
@@ -123,6 +132,27 @@ class Journal:
         item = f"{_first_at(entry.at)}#{fingerprint(data)}"
         row = JournalRow(cluster, item, blob=pieces[0], expires_at=int(entry.at + self._kept))
         self._table.write(self._table.put(row))
+
+    def put_offers(self, cluster: str, name: str, offers: MachineOffers, at: float) -> None:
+        """Write the machines that decisions are chosen from for OFFERS_USED seconds; of more than a
+        row takes, the cheapest. name: see PodFits."""
+        pieces = pack(encode(offers))
+        while len(pieces) > 1 and offers.machines:
+            cheapest = offers.machines[: len(offers.machines) // 2]
+            offers = msgspec.structs.replace(offers, machines=cheapest)
+            pieces = pack(encode(offers))
+        expires_at = int(at + OFFERS_USED + self._kept)
+        row = JournalRow(cluster, f"{OFFERS}{name}", blob=pieces[0], expires_at=expires_at)
+        self._table.write(self._table.put(row))
+
+    def offers(self, cluster: str, name: str) -> MachineOffers | None:
+        """Return the machines of this name, None if they are not stored. Raises RowUnreadable."""
+        item = f"{OFFERS}{name}"
+        row = self._table.get(JournalRow, cluster, item)
+        if row is None:
+            return None
+        with readable(cluster, item):
+            return decode(unpack((row.blob,)), MachineOffers)
 
     def recent(
         self, cluster: str, limit: int = 50, *, before: float | None = None

@@ -41,6 +41,7 @@ BREAKER, BREAKER_OVERRIDE = "memory#brake", "memory#release"
 PRUNES = "memory#prune"
 OPEN, ENDED = "memory#operation#", "operation#"  # operations
 STAGED, JOURNAL, POLICY, DEBOUNCE = "staged#", "journal#", "policy#", "seen#"
+OFFERS = "offers#"
 COUNTERS, CARRY_OVER = "ledger", "left"
 GAUGES, HOURS, OVERVIEW, NOTICES = "gauges", "gauges#hours", "overview", "notices"
 SHADOW, SHADOW_ACCEPTED = "shadow#comparison", "shadow#accepted"
@@ -203,7 +204,7 @@ class OperationRow(RowKey):
 
 
 class JournalRow(RowKey):
-    """One entry, compressed."""
+    """One entry, or the machines that a decision was chosen from, compressed."""
 
     blob = BinaryAttribute(legacy_encoding=False)
 

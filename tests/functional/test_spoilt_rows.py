@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from chalicelib.functions import prometheus, read_api
+from chalicelib.model.machine_offers import MachineOffers
 from chalicelib.model.memory import (
     BreakerState,
     GroupMemory,
@@ -120,6 +121,7 @@ def _rows() -> Rows:
         store.journal.count(name, {"errors_total;type=cloudProviderError": 2.0})
         store.journal.tell(name, {}, b"told", expected="")
         store.gauge_rings.add(name, GaugePoint(NOW, 3, 1), ClusterOverview(NOW), seen=0.0)
+        store.journal.put_offers(name, "20833-0", MachineOffers(), NOW)
         store.pauses.change(name, lambda _: (Pause(NOW + 4800, NOW - 60, reason="test", by="kim"),))
         store.notices().save(name, b"{}", "")
     rows: Rows = {}

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.journal import carry_over
+from chalicelib.model.machine_offers import MachineOffers
 from chalicelib.model.memory import Control, GroupMemory, Memory, NodeMemory, Replacement
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.operation_document import OperationDocument, from_document
@@ -39,6 +40,7 @@ FIRST_OF_NEW = 100_001
 """The first number in values that are added to the recording."""
 TABLE, CLUSTER, POLICIES = "recorded", "prod-geneva", "recorded-policies"
 NOW = 1_795_245_654.25
+OFFERS = "20778-0123456789abcdef0123"
 STORED: tuple[Any, ...] = (Memory, OperationDocument, JournalEntry, carry_over.CarryOver)
 TEXT = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod-geneva}\n"
 
@@ -88,6 +90,7 @@ def values() -> dict[str, Any]:
         "operations": operations,
         "journal": [filler.completed(entry, JournalEntry) for entry in old["journal"]],
         "left": filler.completed(old["left"], carry_over.CarryOver),
+        "offers": filler.completed(old.get("offers", {}), MachineOffers),
     }
 
 
@@ -121,6 +124,8 @@ def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:
             CLUSTER, msgspec.structs.replace(converted(entry, JournalEntry), at=clock())
         )
         clock.advance(1.0)
+    offers = converted(given["offers"], MachineOffers)
+    store.journal.put_offers(CLUSTER, OFFERS, offers, NOW)
     store.journal.count(CLUSTER, {"passes": 3.0, "scaled_up.nodes": 2.0})
     store.journal.tell(CLUSTER, {"events": 1.0}, b'{"told": 1}', expected="")
     store.scan_states.mark_queued(CLUSTER, NOW + 30.0)

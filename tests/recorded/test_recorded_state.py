@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.journal import carry_over
+from chalicelib.model.machine_offers import MachineOffers
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation_document import OperationDocument, to_document
 from chalicelib.store.journal import JournalEntry
@@ -91,6 +92,16 @@ def test_recorded_journal_counters_and_policies_are_read_as_given() -> None:
         (1, "digest-1"),
     ]
     assert store.policies.webhooks()[state.CLUSTER].secret == "outscaler/prod-geneva/webhook"
+
+
+def test_recorded_machines_of_managed_pools_are_read_as_given() -> None:
+    _, store, _ = loaded()
+    offers = store.journal.offers(state.CLUSTER, state.OFFERS)
+    assert offers == converted(GIVEN["offers"], MachineOffers)
+    entries = store.journal.recent(state.CLUSTER)
+    given = [converted(each, JournalEntry) for each in GIVEN["journal"]]
+    assert [each.fits for each in reversed(entries)] == [each.fits for each in given]
+    assert all(each.fits is not None for each in given)
 
 
 def test_what_a_recorded_pass_left_is_read_as_given() -> None:

@@ -14,6 +14,9 @@ from unittest import mock
 import pytest
 
 from chalicelib.cli.main import main as outscaler
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.journal import Journal, JournalEntry
+from chalicelib.store.tables import OFFERS
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.cherryservers.models import CherryDurations
 from infra.emulators.controllers import objects
@@ -147,10 +150,20 @@ class ManagedNodepools(ManagedPoolsCluster):
         return sum(call.operation in operations and call.status < 300 for call in log)
 
 
+class WatchedWorld(LocalWorld):
+    """A world that knows the runtime of the invocation in progress."""
+
+    current: Runtime
+
+    def new_runtime(self) -> Runtime:
+        self.current = super().new_runtime()
+        return self.current
+
+
 @pytest.fixture
 def nodepools() -> Iterator[ManagedNodepools]:
     account = ExoscaleAccount()
-    with LocalWorld(quick=True, forgetful=True, clouds=(account,)) as world:
+    with WatchedWorld(quick=True, forgetful=True, clouds=(account,)) as world:
         cluster = account.zone.add_cluster("prod")
         made = account.zone.add_nodepool(cluster.id, WORKERS, labels={"team": "shop"})
         world.seed(objects.node("system", cpu="2"))
@@ -305,6 +318,39 @@ def test_shadow_mode_shows_what_it_would_open_and_opens_nothing(
     assert nodepools.growths()
     assert len(nodepools.own()) == 0
     assert not any(call.writes for call in nodepools.account.server.log)
+    assert not world.operations()
+
+
+def test_pass_killed_between_its_catalogue_and_its_decision_leaves_both_explained(
+    nodepools: ManagedNodepools,
+) -> None:
+    world, place, append = nodepools.world, "journal:offered", Journal.append
+    assert isinstance(world, WatchedWorld)
+
+    def checked(journal: Journal, cluster: str, entry: JournalEntry) -> None:
+        if entry.fits is not None:
+            world.current.checkpoint(place)
+        append(journal, cluster, entry)
+
+    nodepools.apply()
+    world.step(2 * MINUTE)
+    world.kill_at(place)
+    nodepools.run(giant=("400", "1Gi", 1))
+    with mock.patch.object(Journal, "append", checked):
+        while place not in [made.killed_at for made in world.invocations]:
+            world.step(5.0)
+        rows = world.store.table.query(world.name, OFFERS)
+        assert len(list(rows)) == 2, "the second one is of no decision yet"
+        (pod,) = world.pending()
+        code, said = nodepools.command("explain", "group", WORKERS, "--cluster", world.name)
+        assert code == 0, said
+
+        world.step(2 * MINUTE)
+
+    code, said = nodepools.command("explain", "pod", pod, "--cluster", world.name)
+    assert code == 0
+    words = "8 machine types x zones x markets > 1 fail at gpus > 7 candidates > 0 fit the pod."
+    assert f"general: {words}" in said
     assert not world.operations()
 
 

@@ -14,9 +14,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from chalicelib.cli import explain_group, explain_node, explain_pod, explain_view, plan_inputs
 from chalicelib.cli.arguments import named, namespaced, not_one_of
+from chalicelib.cli.explain_pod import PodPart
 from chalicelib.cli.explain_view import ExplainContext, Explanation, weakening
+from chalicelib.cli.managed_machines import (
+    FittingMachines,
+    capital,
+    fitting_machines,
+    unopened_machine,
+)
 from chalicelib.cli.output import emit
 from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.store_access import (
@@ -35,6 +44,7 @@ from chalicelib.views.cluster_view import coded, node_names
 
 if TYPE_CHECKING:
     from chalicelib.journal.journal import LastDecision
+    from chalicelib.model.machine_offers import PodFits
     from chalicelib.model.plan import Plan
     from chalicelib.store import Store
 
@@ -97,9 +107,12 @@ def run(args: argparse.Namespace) -> int:
     store = open_store(args)
     stored_policy(store, args.cluster)
     decision = required_decision(store, args.cluster)
-    if args.kind == "group":
-        args.name = check_group(store, args.cluster, args.name, place="explain group")
     context = _stored_context(store, args.cluster, decision)
+    if args.kind == "group" and unopened_machine(context, args.name) is None:
+        otherwise = f"; {context.no_offers}" if context.no_offers else ""
+        args.name = check_group(
+            store, args.cluster, args.name, place="explain group", otherwise=otherwise
+        )
     answer = _STORED_KINDS[args.kind](context, args.name)
     document = explain_view.as_document(answer, context) | {
         "confirmedAt": format_time(decision.confirmed_at)
@@ -125,7 +138,25 @@ def _stored_context(store: Store, cluster: str, decision: LastDecision) -> Expla
         policy = Policy(name=cluster)
     snapshot = Snapshot(cluster=cluster, taken_at=plan.at, nodes=nodes)
     case = PlanInputs(snapshot, policy, memory, plan.at, 0, None, (), 0.0)
-    return ExplainContext(case, PlannedCase(plan, memory, {}), store.gauge_rings.overview(cluster))
+    overview = store.gauge_rings.overview(cluster)
+    context = ExplainContext(case, PlannedCase(plan, memory, {}), overview)
+    return _with_offers(context, decision.fits, store) if policy.managed_pools else context
+
+
+def _with_offers(context: ExplainContext, fits: PodFits | None, store: Store) -> ExplainContext:
+    """Return the context with what managed pools could buy, or with why that is not known."""
+    from chalicelib.store.errors import StoreError
+
+    problem = "no catalogue is stored with this decision"
+    if fits is not None:
+        try:
+            offers = store.journal.offers(context.plan.cluster, fits.offers)
+        except StoreError as error:
+            problem = f"its catalogue cannot be shown: {error}"
+        else:
+            if offers is not None:
+                return msgspec.structs.replace(context, offers=offers, fits=fits)
+    return msgspec.structs.replace(context, no_offers=problem)
 
 
 def _pod_keys(plan: Plan) -> frozenset[str]:
@@ -149,7 +180,16 @@ def _stored_pod(context: ExplainContext, name: str) -> Explanation:
     part = explain_pod.pending(context, key, bound=False)
     if part is not None:
         gaps = weakening(plan, removal=False, name=key)
-        return Explanation("pod", key, (part.says,), part.data, tables=part.tables, gaps=gaps)
+        machines = _stored_machines(context, key, part)
+        pools = {"managedPools": list(machines.data)} if machines.data else {}
+        return Explanation(
+            "pod",
+            key,
+            (part.says, *machines.says),
+            part.data | pools,
+            tables=(*part.tables, machines.table),
+            gaps=gaps,
+        )
     removal = next((removal for removal in plan.removals if key in removal.evict), None)
     data: dict[str, Any]
     if removal is not None:
@@ -163,6 +203,18 @@ def _stored_pod(context: ExplainContext, name: str) -> Explanation:
         says = f"Pod {key} keeps node {blocked.node}: {why['message']}."
         data = {"verdict": "runs", "node": blocked.node, "nodeVerdict": "stays", "nodeReason": why}
     return Explanation("pod", key, (says,), data, gaps=weakening(plan, removal=True, name=key))
+
+
+def _stored_machines(context: ExplainContext, pod: str, part: PodPart) -> FittingMachines:
+    """Return what the declarations had for a pod, if it was looked at."""
+    if part.data["verdict"] == "notLookedAt":
+        return FittingMachines()
+    if context.no_offers:
+        return FittingMachines((f"{capital(context.no_offers)}.",))
+    own = next((fit for fit in context.fits.classes if pod in fit.pods), None)
+    if context.offers is None or own is None:
+        return FittingMachines()
+    return fitting_machines(context.offers, own.pools)
 
 
 def _stored_fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:

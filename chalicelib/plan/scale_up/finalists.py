@@ -4,7 +4,7 @@ is not possible: for pods whose rules concern other pods, and in consolidation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 
 import numpy as np
@@ -82,31 +82,6 @@ def not_dominated(
     return frozenset(groups[row].id for row in chosen[:MOST])
 
 
-def dominating(group: NodeGroupState, groups: Iterable[NodeGroupState]) -> NodeGroupState | None:
-    """Return the cheapest other managed group of the declaration, zone and market with at least the
-    room of a group at no higher price, None if there is none. Of equal ones the first by name
-    dominates."""
-    own = (group.group.price, group.id)
-    better = [
-        other
-        for other in groups
-        if other.id != group.id
-        and other.group.managed is not None
-        and _kind(other) == _kind(group)
-        and _has_room_of(group, other)
-        and (other.group.price, other.id) < own
-    ]
-    return min(better, key=lambda other: (other.group.price, other.id), default=None)
-
-
-def _has_room_of(group: NodeGroupState, other_group: NodeGroupState) -> bool:
-    if group.template is None or other_group.template is None or not other_group.group.price:
-        return False
-    offered = other_group.template.node.allocatable
-    needed = group.template.node.allocatable
-    return all(offered.get(name, 0) >= amount for name, amount in needed.items())
-
-
 def _prices(candidates: Candidates, rows: Sequence[int], price_of: PriceOf) -> Floats:
     prices = []
     for row in rows:
@@ -119,5 +94,4 @@ def _prices(candidates: Candidates, rows: Sequence[int], price_of: PriceOf) -> F
 def _kind(group: NodeGroupState) -> tuple[str, str, str]:
     """Return the declaration, zone and market of a managed group."""
     assert group.group.managed is not None
-    choice = group.group.managed.choice
-    return choice.declaration, choice.zone, choice.market
+    return group.group.managed.choice.kind

@@ -21,12 +21,17 @@ def with_candidates(snapshot: Snapshot) -> Snapshot:
     back-off and learning of a candidate are those of its group."""
     if not snapshot.candidates:
         return snapshot
+    groups = sorted([*snapshot.groups, *used_candidates(snapshot)], key=lambda group: group.id)
+    return msgspec.structs.replace(snapshot, groups=tuple(groups))
+
+
+def used_candidates(snapshot: Snapshot) -> list[NodeGroup]:
+    """Return the candidates with which a plan is made."""
     existing = {group.id for group in snapshot.groups}
     new = [group for group in snapshot.candidates if group.id not in existing]
     if len(new) > MOST_CANDIDATES:
         new = sorted(new, key=lambda group: (group.price, group.id))[:MOST_CANDIDATES]
-    groups = sorted([*snapshot.groups, *new], key=lambda group: group.id)
-    return msgspec.structs.replace(snapshot, groups=tuple(groups))
+    return new
 
 
 def is_candidate(group: NodeGroup) -> bool:

@@ -14,6 +14,7 @@ from chalicelib.journal.carry_over import CarryOver
 from chalicelib.journal.events import Event
 from chalicelib.journal.operation_events import OperationStep
 from chalicelib.journal.recorder import Recorder, record_outcome, record_plan, record_step
+from chalicelib.model.machine_offers import MachineOffers
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate, UnschedulablePods
@@ -39,12 +40,20 @@ class Pages:
         self.book = CounterTotals()
         self.reads = self.writes = self.overtaken = 0
         self.error: Exception | None = None
+        self.offers: dict[str, MachineOffers] = {}
+        self.offers_error: Exception | None = None
 
     def append(self, cluster: str, entry: JournalEntry) -> None:
         if self.error:
             raise self.error
         self.writes += 1
         self.entries.append(entry)
+
+    def put_offers(self, cluster: str, name: str, offers: MachineOffers, at: float) -> None:
+        if self.offers_error:
+            raise self.offers_error
+        self.writes += 1
+        self.offers[name] = offers
 
     def ledger(self, cluster: str) -> CounterTotals:
         if self.error:

@@ -14,6 +14,7 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.overview import ClusterOverview, PoolOverview
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy.settings.managed_pools import ManagedPool, PoolLimits, Requirements
+from chalicelib.store.errors import StoreUnavailable
 from chalicelib.views.managed_pools import pool_rows
 from tests.builders import NOW
 from tests.unit.journal.support import RecordFixture, plan
@@ -126,3 +127,25 @@ def test_cluster_without_declarations_has_no_gauges_of_pools() -> None:
     case.pools = ()
     case.node("hand", "4", "8Gi")
     assert recorded(case) == {}
+
+
+def test_decision_is_stored_where_its_machines_could_not_be() -> None:
+    case = OfferedCluster().waiting(1, 64, 4)
+    snapshot, (decided, _) = case.offered_snapshot(), case.decided()
+    state = build_cluster_state(snapshot, case.offered_policy(), Memory(), NOW)
+    scene = RecordFixture()
+    scene.journal.offers_error = StoreUnavailable("down")
+    scene.passes(decided, snapshot=snapshot, state=state)
+    (entry_of_plan,) = scene.journal.entries
+    assert entry_of_plan.fits is None
+    assert scene.trouble == "offers: StoreUnavailable: down"
+    assert scene.left.offers == ""
+
+    scene.journal.offers_error = None
+    scene.passes(msgspec.structs.replace(decided, at=NOW + 10), snapshot=snapshot, state=state)
+    assert (len(scene.journal.entries), scene.journal.writes) == (1, 1), "a quiet pass"
+    case.waiting(1, 65, 4)
+    scene.passes(case.decided()[0], snapshot=snapshot, state=state)
+    assert (len(scene.journal.entries), scene.journal.writes) == (2, 3)
+    assert scene.journal.entries[1].fits is not None
+    assert list(scene.journal.offers) == [scene.left.offers]
