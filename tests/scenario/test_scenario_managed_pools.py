@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -104,7 +105,7 @@ class ManagedNodepools(ManagedPoolsCluster):
     account: ExoscaleAccount
     workers: Nodepool
 
-    def apply(self, mode: str = "active", name: str = POOL, **more: object) -> None:
+    def apply(self, mode: str = "active", name: str = POOL, **more: Any) -> None:
         """Store a policy with one declaration. more: keys of the policy."""
         workers = {"provider": "exoscale", "id": self.workers.pool.id, "min": 0, "max": 2}
         pool = {
@@ -317,7 +318,7 @@ def names_of(nodes: list[KubeObject]) -> set[str]:
 
 @pytest.mark.parametrize("lifecycle", [{}, {"nodeLifecycle": {"drift": "off"}}])
 def test_pool_54_groups_of_a_deleted_declaration_are_drained_on_request(
-    nodepools: ManagedNodepools, lifecycle: dict[str, object]
+    nodepools: ManagedNodepools, lifecycle: dict[str, Any]
 ) -> None:
     world = nodepools.world
     nodepools.run(thin=("3", "2Gi", 5))

@@ -45,7 +45,7 @@ from chalicelib.providers.cherryservers.instances import (
     refuse_changed_servers,
     refuse_joined_servers,
 )
-from chalicelib.providers.cherryservers.managed_groups import mark_of
+from chalicelib.providers.cherryservers.managed_groups import choice_of_server, mark_of
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.kit.errors import (
     Conflict,
@@ -139,7 +139,9 @@ def own_marks(context: CherryContext) -> dict[str, Callable[[], None]]:
         name, mark = server.tags.get(POOL_TAG, ""), mark_of(server)
         if mark and not is_leaving(server) and context.managed.is_own(name, mark):
             tags = {key: text for key, text in server.tags.items() if key != MANAGED_TAG}
-            marks[f"server {server.id} of {name}"] = partial(context.api.tag, server.id, tags)
+            # a definition of the group needs plan, region and market
+            title = f"server {server.id} of {name} ({choice_of_server(server).machine})"
+            marks[title] = partial(context.api.tag, server.id, tags)
     return marks
 
 
