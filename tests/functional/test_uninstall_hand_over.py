@@ -13,12 +13,17 @@ import pytest
 import yaml
 
 from chalicelib.cli.commands.uninstall import UninstallClock, add_arguments, uninstall
+from chalicelib.cli.deployment_settings import on_this_machine
+from chalicelib.cli.live_cluster import connected_by_file
 from chalicelib.cli.main import main
 from chalicelib.model.errors import BadInput
 from chalicelib.model.managed_group import MachineChoice, ManagedGroup
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.overview import ClusterOverview, GroupOverview
+from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.load import load
+from chalicelib.providers.kit.services import ProviderServices
+from chalicelib.providers.registry import providers
 from chalicelib.store import Store
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
@@ -171,6 +176,25 @@ def test_pool_55_printed_node_groups_are_those_of_a_policy(
     assert {group.id: group.max for group in policy.node_groups} == handed.groups
     assert {group.min for group in policy.node_groups} == {0}
     assert not [warning for warning in warnings if "osc-" in str(warning)]
+
+
+def test_pool_55_a_group_that_was_handed_over_is_one_made_by_hand(handed: HandedOver) -> None:
+    assert handed.run("--yes") == 0
+    names = [nodepool.name for nodepool in handed.nodepools]
+    settings = handed.exoscale.settings() | {"sksCluster": "prod"}
+    entries = [{"id": name, "provider": "exoscale", "min": 0, "max": 5} for name in names]
+    text = document(NAME, providers={"exoscale": settings}, nodeGroups=entries)
+    policy, _ = load(text, place="pasted")
+    (provider,) = providers(
+        policy,
+        connected_by_file(handed.kubeconfig, ""),
+        lambda name: handed.secrets[name].read_text("utf-8"),
+        time.time,
+        ProviderServices(deployment=on_this_machine(STRICT)),
+    )
+    groups = provider.observe(()).groups
+    seen = {group.name: (group.managed, group.min, group.max, group.error) for group in groups}
+    assert seen == dict.fromkeys(names, (None, 0, 5, ""))
 
 
 def test_pool_55_without_yes_hand_over_only_shows(handed: HandedOver, capsys: Said) -> None:

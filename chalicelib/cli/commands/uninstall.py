@@ -188,11 +188,13 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
 def _own_groups(store: Store, name: str, policy: Policy | None) -> tuple[ManagedLeftover, ...]:
     """Return the groups of managed pools, by the last pass."""
     pools = policy.managed_pools if policy is not None else ()
+    vendors = [vendor for vendor in SUPPORTED if policy is not None and vendor in policy.providers]
+    only = vendors[0] if len(vendors) == 1 else ""
     declared = {short_declaration(pool.name): pool.provider for pool in pools}
     seen = {group.group: group.provider for group in store.gauge_rings.overview(name).groups}
     return tuple(
         ManagedLeftover(
-            seen.get(group) or declared.get(declaration_in_name(group), ""), group, memory.target
+            seen.get(group) or declared.get(declaration_in_name(group), only), group, memory.target
         )
         for group, memory in sorted(store.memory.look(name).groups.items())
         if is_own_name(group)
