@@ -206,8 +206,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "pools",
             "pools",
-            "delete empty groups that Outscaler has made",
-            ("pools prune shop", "pools prune shop --pool general"),
+            "delete empty groups that Outscaler has made; drain those that retire",
+            ("pools prune shop --pool general", "pools drain shop"),
         ),
         Command(
             "notify",

@@ -367,6 +367,7 @@ def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float]) -> Gr
         int(ready),
         group.min,
         group.max,
+        retiring=group.managed.retiring[:_LONGEST] if group.managed is not None else "",
     )
 
 

@@ -486,6 +486,10 @@ class ConsolidationMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     scored_at: float = 0.0
 
 
+DRAIN_FOR = 7 * 86_400.0
+"""Seconds for which an operator's request to drain a managed pool counts."""
+
+
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker": "brake"}):
     """One cluster's memory. operations: only the open ones. acting_since: the first pass that acts
     after others may have acted; 0.0: unknown, or passes do not act. watching_since: the first that
@@ -511,3 +515,5 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker":
     released_until: float = 0.0  # set by an operator (`outscaler release`); no pass writes it
     # managed pool -> when an operator asked to delete its empty groups; no pass writes it
     prunes: dict[str, float] = {}
+    # the same for the nodes of its groups that retire
+    drains: dict[str, float] = {}

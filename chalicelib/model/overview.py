@@ -35,7 +35,7 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     why there is none, or why it is not compared with the others. cpu, memory: allocatable of its
     ready nodes, in cores and bytes, of which their pods request cpu_requested and memory_requested.
     aliases: further names that a person may use. ready, min, max: its ready nodes and its bounds.
-    spot: of a spot group."""
+    spot: of a spot group. retiring: why it never grows again, "" if it may (managed_group.py)."""
 
     group: str
     name: str = ""
@@ -56,6 +56,7 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     price_date: str = ""
     no_price: str = ""
     spot: SpotOverview | None = None
+    retiring: str = ""
 
 
 class NodeOverview(msgspec.Struct, frozen=True, array_like=True):

@@ -10,6 +10,7 @@ from chalicelib.model.plan import GroupClosing, ScaleUp
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.empty_groups import (
     closable,
+    is_drained,
     is_empty,
     may_be_closed,
     pool_of,
@@ -31,7 +32,7 @@ def plan_closings(state: ClusterState, scale_ups: Iterable[ScaleUp]) -> tuple[Gr
         pool = pool_of(declaration, state)
         wanted = state.memory.prunes.get(declaration, 0.0) >= group.memory.empty_since
         due = state.now - group.memory.empty_since >= pool.keep_empty
-        if wanted or (due and pool.delete_empty):
+        if wanted or is_drained(group.group, state) or (due and pool.delete_empty):
             closings[name] = GroupClosing(name, group.group.provider)
     needed = _needed_places(state, grown)
     for declaration, places in sorted(needed.items()):

@@ -16,7 +16,7 @@ from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy
 from chalicelib.policy.settings.managed_pools import Market
 
 _POOLS: Path = (*SPEC, "managedPools")
-_SUPPORTED = ("exoscale", "cherryservers")
+SUPPORTED = ("exoscale", "cherryservers")
 _CHOICE = "least-cost"
 _KUBERNETES = ("kubernetes.io", "k8s.io")
 _FOR_EVERYBODY = "node-restriction.kubernetes.io"
@@ -48,12 +48,12 @@ def _last_part(group: str) -> str:
 
 
 def _provider_makes_groups(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    others = (name for name in PROVIDERS if name not in _SUPPORTED)
+    others = (name for name in PROVIDERS if name not in SUPPORTED)
     for path, pool in _pools_of(partial, *others):
         diagnostics.problem(
             (*path, "provider"),
             f"managed pools of {pool['provider']} are not supported yet",
-            f"supported: {', '.join(_SUPPORTED)}",
+            f"supported: {', '.join(SUPPORTED)}",
         )
 
 
@@ -88,7 +88,7 @@ def _marks_differ(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
 
 
 def _copied_group_is_made_by_hand(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    for path, pool in _pools_of(partial, *_SUPPORTED):
+    for path, pool in _pools_of(partial, *SUPPORTED):
         name = pool.get("copy_from", "")
         if _last_part(name).startswith(PREFIX):
             diagnostics.problem(
@@ -99,7 +99,7 @@ def _copied_group_is_made_by_hand(partial: PartialPolicy, diagnostics: Diagnosti
 
 
 def _spot_machines_exist(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    for path, pool in _pools_of(partial, *_SUPPORTED):
+    for path, pool in _pools_of(partial, *SUPPORTED):
         if PROVIDERS[pool["provider"]].spot:
             continue
         for index, market in enumerate((pool.get("requirements") or {}).get("markets", ())):
@@ -144,7 +144,7 @@ def _camel(attribute: str) -> str:
 
 def _labels_are_free(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Refuse labels that the cluster or Outscaler gives its nodes."""
-    labelling = (name for name in _SUPPORTED if "labels" not in _MEANINGLESS.get(name, {}))
+    labelling = (name for name in SUPPORTED if "labels" not in _MEANINGLESS.get(name, {}))
     for path, pool in _pools_of(partial, *labelling):
         for key in pool.get("labels", ()):
             owner = _owner_of(key.rpartition("/")[0])

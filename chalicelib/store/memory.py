@@ -18,12 +18,12 @@ save (staged_saves.py) cannot check a hundred rows in one transaction, but it ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.memory import GroupMemory, Memory, Replacement
+from chalicelib.model.memory import DRAIN_FOR, GroupMemory, Memory, Replacement
 from chalicelib.model.operation import Operation
 from chalicelib.store.codec import NOT_DECODED, decode
 from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreThrottled
@@ -62,12 +62,11 @@ from chalicelib.store.tables import (
     MEMORY,
     NODES,
     OPEN,
-    PRUNES,
     REPLACEMENTS,
     BreakerOverrideRow,
     HeadRow,
     MemoryRow,
-    PruneRow,
+    PoolRequestRow,
 )
 
 LONGER_THAN_A_WRITE = LONGEST_ATTEMPT + 1.0
@@ -387,17 +386,19 @@ class Retries:
         self._patches.write(cluster, group, [], without_wait)
 
 
-class Prunes:
-    """An operator's request to delete the empty groups of managed pools (`outscaler pools prune`).
-    Loading memory reads it: Memory.prunes. A row of its own, as BreakerOverrides."""
+class PoolRequests:
+    """An operator's requests to prune managed pools, or to drain them (`outscaler pools`). item: of
+    the row, which loading memory reads: Memory.prunes, Memory.drains. A row of its own, as
+    BreakerOverrides."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, table: Table, item: str) -> None:
+        self._table, self._item = table, item
 
-    def request(self, cluster: str, pools: Iterable[str], now: float) -> None:
-        """Ask for the deletion of groups that are empty now; the last call counts."""
-        text = msgspec.json.encode(dict.fromkeys(pools, now)).decode()
-        row = PruneRow(cluster, PRUNES, text=text, expires_at=int(now) + TIDY_AFTER)
+    def request(self, cluster: str, requests: Mapping[str, float]) -> None:
+        """Store the requests, pool -> its instant; the last call counts."""
+        text = msgspec.json.encode(requests).decode()
+        expires_at = int(max(requests.values()) + DRAIN_FOR) + TIDY_AFTER
+        row = PoolRequestRow(cluster, self._item, text=text, expires_at=expires_at)
         self._table.write(self._table.put(row))
 
 

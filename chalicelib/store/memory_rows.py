@@ -44,6 +44,7 @@ from chalicelib.store.tables import (
     BREAKER,
     BREAKER_OVERRIDE,
     CONSOLIDATION,
+    DRAINS,
     ENDED,
     GROUPS,
     HEAD,
@@ -60,7 +61,7 @@ from chalicelib.store.tables import (
     HeadRow,
     MemoryRow,
     OperationRow,
-    PruneRow,
+    PoolRequestRow,
 )
 
 ABSENT = ""
@@ -128,8 +129,8 @@ def version_of(value: Any, kind: Any) -> str:
 
 def changes(old_memory: Memory, new_memory: Memory) -> tuple[Change, ...]:
     """Return the changes from one memory to the other. Operations are excluded, because executors
-    write them; released_until and prunes are excluded, because an operator sets them
-    (memory.py)."""
+    write them; released_until, prunes and drains are excluded, because an operator sets
+    them (memory.py)."""
     all_changes: list[Change] = []
     old_times = ChangedTimes.of(old_memory)
     new_times = ChangedTimes.of(new_memory)
@@ -311,9 +312,10 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
     if BREAKER_OVERRIDE in by_item:
         override = row_of(BreakerOverrideRow, by_item[BREAKER_OVERRIDE])
         values["released_until"] = override.until or 0.0
-    if PRUNES in by_item:
-        prune_row = row_of(PruneRow, by_item[PRUNES])
-        values["prunes"] = msgspec.json.decode(prune_row.text, type=dict[str, float])
+    for item, field in ((PRUNES, "prunes"), (DRAINS, "drains")):
+        if item in by_item:
+            text = row_of(PoolRequestRow, by_item[item]).text
+            values[field] = msgspec.json.decode(text, type=dict[str, float])
     times = one_row(HEAD, ChangedTimes) if "text" in by_item.get(HEAD, {}) else ChangedTimes()
     return Memory(**values, **msgspec.structs.asdict(times)), tuple(adoptions)
 

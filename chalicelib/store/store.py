@@ -13,13 +13,13 @@ from chalicelib.store.debounce import Debounce
 from chalicelib.store.group_ownership import GroupOwnership
 from chalicelib.store.journal import KEPT, GaugeRings, Journal, NoticeRows, ShadowRows
 from chalicelib.store.leases import Leases, ScanStates
-from chalicelib.store.memory import BreakerOverrides, MemoryStore, Prunes, Retries
+from chalicelib.store.memory import BreakerOverrides, MemoryStore, PoolRequests, Retries
 from chalicelib.store.operations import Operations
 from chalicelib.store.policies import DeploymentSettings, Pauses, Policies, PolicyMigration
 from chalicelib.store.schema_version import Schemas
 from chalicelib.store.staged_saves import Staging
 from chalicelib.store.table_client import Table
-from chalicelib.store.tables import policy_table_of
+from chalicelib.store.tables import DRAINS, PRUNES, policy_table_of
 from chalicelib.store.vendor_calls import RateLimits, SharedCache
 
 
@@ -67,7 +67,8 @@ class Store:
         self.pauses = Pauses(self.policy_table, clock)
         self.moving = PolicyMigration(self.table, self.policy_table)
         self.breaker_overrides = BreakerOverrides(self.table)
-        self.prunes = Prunes(self.table)
+        self.prunes = PoolRequests(self.table, PRUNES)
+        self.drains = PoolRequests(self.table, DRAINS)
         self.group_ownership = GroupOwnership(
             self.table, clock, staging, lambda name: self.policies.current(name) is not None
         )

@@ -38,7 +38,7 @@ GROUPS, NODES, TEMPLATES, UNREGISTERED = (
 RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 REPLACEMENTS, CONSOLIDATION = "memory#replacement#", "memory#consolidation#"
 BREAKER, BREAKER_OVERRIDE = "memory#brake", "memory#release"
-PRUNES = "memory#prune"
+PRUNES, DRAINS = "memory#prune", "memory#drain"
 OPEN, ENDED = "memory#operation#", "operation#"  # operations
 STAGED, JOURNAL, POLICY, DEBOUNCE = "staged#", "journal#", "policy#", "seen#"
 OFFERS = "offers#"
@@ -169,9 +169,9 @@ class BreakerOverrideRow(RowKey):
     until = InstantAttribute()
 
 
-class PruneRow(RowKey):
-    """An operator asked to delete the empty groups of these managed pools. text: JSON, pool ->
-    instant."""
+class PoolRequestRow(RowKey):
+    """An operator asked to delete the empty groups of these managed pools, or to drain those that
+    retire. text: JSON, pool -> instant."""
 
     text = UnicodeAttribute()
 

@@ -1,4 +1,4 @@
-"""`outscaler pools prune` against a table (moto's DynamoDB in the same process)."""
+"""`outscaler pools` against a table (moto's DynamoDB in the same process)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from chalicelib.cli.main import main
-from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.memory import DRAIN_FOR, GroupMemory, Memory
+from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.store import Store
 from tests.functional.conftest import ACCOUNT_NOW as NOW
+from tests.functional.conftest import ACCOUNT_TABLE
 
 Said = pytest.CaptureFixture[str]
 NAME = "prod-geneva"
@@ -44,10 +46,10 @@ def store(account: Store) -> Store:
     return account
 
 
-def answer(capsys: Said, *arguments: str) -> Any:
+def answer(capsys: Said, *arguments: str, action: str = "prune") -> Any:
     """The JSON that the command prints."""
     capsys.readouterr()
-    assert main(["pools", "prune", NAME, *arguments, "-o", "json"]) == 0
+    assert main(["pools", action, NAME, *arguments, "-o", "json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -87,3 +89,71 @@ def test_request_to_prune_survives_the_next_pass(store: Store, capsys: Said) -> 
     before = store.memory.load(NAME)
     store.memory.save(NAME, before, Memory(groups={GPU: GroupMemory(target=1)}), (), lease)
     assert list(store.memory.load(NAME).prunes) == ["gpu"]
+
+
+SECOND = "6f1e51a2-0f0b-4b3f-9df5-5f1b8f2f7d11"
+
+
+def see_retiring(store: Store, *groups: GroupOverview) -> None:
+    """What the last pass saw of groups."""
+    store.gauge_rings.add_overview(NAME, ClusterOverview(NOW, groups), NOW)
+
+
+def test_pool_54_drain_asks_for_groups_of_deleted_declarations(store: Store, capsys: Said) -> None:
+    said = answer(capsys, action="drain")
+    assert (said["groups"], said["pools"]) == ([GONE], ["old"])
+    memory = store.memory.load(NAME)
+    assert list(memory.drains) == ["old"]
+    assert memory.drains["old"] >= NOW
+    assert memory.prunes == {}
+    assert [entry.kind for entry in store.journal.recent(NAME, 1)] == ["drain"]
+
+
+@pytest.mark.usefixtures("store")
+def test_pool_54_drain_of_a_declared_pool_says_what_to_do_first(capsys: Said) -> None:
+    assert main(["pools", "drain", NAME, "--pool", "gpu"]) == 2
+    assert capsys.readouterr().err == (
+        "--pool gpu: is declared, and none of its groups retires; take it out of spec.managedPools "
+        "first\n"
+    )
+
+
+def test_pool_54_drain_of_a_declared_pool_is_of_its_retiring_groups(
+    store: Store, capsys: Said
+) -> None:
+    see_retiring(
+        store,
+        GroupOverview(FULL, FULL, retiring="its declaration says something else"),
+        GroupOverview(GENERAL, GENERAL),
+        GroupOverview(SECOND, GENERAL, retiring="a second group"),
+    )
+    said = answer(capsys, "--pool", "general", action="drain")
+    assert (said["groups"], said["pools"]) == ([SECOND, FULL], ["general"])
+    assert list(store.memory.load(NAME).drains) == ["general"]
+
+
+def test_pool_54_a_second_drain_keeps_the_first(store: Store, capsys: Said) -> None:
+    answer(capsys, "--pool", "old", action="drain")
+    first = store.memory.load(NAME).drains["old"]
+    see_retiring(store, GroupOverview(FULL, FULL, retiring="its declaration is gone"))
+    answer(capsys, "--pool", "general", action="drain")
+    drains = store.memory.load(NAME).drains
+    assert sorted(drains) == ["general", "old"]
+    assert drains["old"] == first
+
+
+def test_pool_54_drain_without_retiring_groups_changes_nothing(store: Store, capsys: Said) -> None:
+    lease = store.leases.acquire(NAME, "pass", 60)
+    groups = {GENERAL: GroupMemory(target=1), GONE: GroupMemory()}
+    store.memory.save(NAME, store.memory.load(NAME), Memory(groups=groups), (), lease)
+    assert answer(capsys, action="drain")["groups"] == []
+    assert store.memory.load(NAME).drains == {}
+
+
+def test_pool_54_the_row_of_a_drain_outlives_the_drain(store: Store, capsys: Said) -> None:
+    answer(capsys, action="drain")
+    rows = store.table.client.scan(TableName=ACCOUNT_TABLE)["Items"]
+    (expires_at,) = (
+        float(row["expires_at"]["N"]) for row in rows if row["item"]["S"] == "memory#drain"
+    )
+    assert expires_at >= NOW + DRAIN_FOR

@@ -75,6 +75,7 @@ NOT_RUN = {
     "plan my-cluster --catalogue": "a vendor's catalogue, which test_cli_managed_cost.py has",
     "cost my-cluster --managed": "a vendor's catalogue, which test_cli_managed_cost.py has",
     "pools prune prod --pool": "a policy with managed pools, which test_cli_pools.py has",
+    "pools drain prod": "groups that retire, which test_cli_pools.py has",
     "plan dump": "a folder of kubectl cluster-info dump",
     "plan my-cluster --memory": "a memory of an earlier plan",
     "cost prod --with-policy": "a bucket with recorded decisions",

@@ -73,7 +73,6 @@ def values() -> dict[str, Any]:
     if len(memory["replacements"]) < (count := _most_words(Replacement, besides=NodeMemory)):
         rows = [filler.value(Replacement) for _ in range(count)]
         memory["replacements"] = {row["id"]: row for row in rows}  # stored by its id
-    memory["prunes"] = dict.fromkeys(memory["prunes"], NOW)  # one request is of one instant
     operations = [filler.completed(operation, OperationDocument) for operation in old["operations"]]
     known = {operation["id"] for operation in operations}
     for kind in OperationKind:
@@ -118,7 +117,8 @@ def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:
     )
     store.leases.acquire("held", "pass-2", 60.0)
     store.breaker_overrides.release(CLUSTER, NOW + 600.0)
-    store.prunes.request(CLUSTER, given["memory"]["prunes"], NOW)
+    store.prunes.request(CLUSTER, given["memory"]["prunes"])
+    store.drains.request(CLUSTER, given["memory"]["drains"])
     for entry in given["journal"]:
         store.journal.append(
             CLUSTER, msgspec.structs.replace(converted(entry, JournalEntry), at=clock())

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -106,10 +108,11 @@ class ManagedNodepools(ManagedPoolsCluster):
     account: ExoscaleAccount
     workers: Nodepool
 
-    def apply(self, mode: str = "active") -> None:
+    def apply(self, mode: str = "active", name: str = POOL, **more: Any) -> None:
+        """Store a policy with one declaration. more: keys of the policy."""
         workers = {"provider": "exoscale", "id": self.workers.pool.id, "min": 0, "max": 2}
         pool = {
-            "name": POOL,
+            "name": name,
             "provider": "exoscale",
             "copyFrom": WORKERS,
             "labels": {"tier": "general"},
@@ -123,6 +126,7 @@ class ManagedNodepools(ManagedPoolsCluster):
                 prices={"cpu": 0.05, "currency": "EUR"},
                 options=OPTIONS,
                 managedPools=[pool],
+                **more,
             )
         )
 
@@ -352,6 +356,51 @@ def test_pass_killed_between_its_catalogue_and_its_decision_leaves_both_explaine
     words = "8 machine types x zones x markets > 1 fail at gpus > 7 candidates > 0 fit the pod."
     assert f"general: {words}" in said
     assert not world.operations()
+
+
+def names_of(nodes: list[KubeObject]) -> set[str]:
+    return {node["metadata"]["name"] for node in nodes}
+
+
+@pytest.mark.parametrize("lifecycle", [{}, {"nodeLifecycle": {"drift": "off"}}])
+def test_pool_54_groups_of_a_deleted_declaration_are_drained_on_request(
+    nodepools: ManagedNodepools, lifecycle: dict[str, Any]
+) -> None:
+    world = nodepools.world
+    nodepools.run(thin=("3", "2Gi", 5))
+    nodepools.apply(**lifecycle)
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+    old, groups = names_of(nodepools.nodes()), nodepools.own()
+    assert sum(groups.values()) == len(old) == 5
+
+    nodepools.apply(name="later", **lifecycle)
+    world.step(3 * HOUR)
+
+    assert names_of(nodepools.nodes()) == old, "nothing goes by itself"
+    assert nodepools.own() == groups
+    code, said = nodepools.command("pools", "drain", world.name, "--pool", "later")
+    assert code == 2, "none of its groups retires"
+
+    code, said = nodepools.command("pools", "drain", world.name)
+    assert code == 0
+    assert all(group in said for group in groups)
+    left = [old]
+    for _ in range(540):
+        world.step(20.0)
+        nodes = names_of(nodepools.nodes())
+        left.append(nodes & old)
+        assert len(nodes) <= 6, "one node is bought for one that goes"
+    assert max(len(before - after) for before, after in itertools.pairwise(left)) == 1
+    assert not left[-1]
+    assert not world.pending()
+    assert len(nodepools.nodes()) == nodepools.machines()
+    assert not groups.keys() & nodepools.own().keys(), "empty, they are deleted"
+    assert nodepools.calls(DELETE) == len(groups)
+    assert not world.operations()
+    step = len(world.plans())
+    world.step(HOUR)
+    assert not any(plan.get("closings") for plan in world.plans()[step:])
 
 
 # -- Cherry Servers

@@ -14,24 +14,28 @@ import os
 import shlex
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chalicelib import DOCS
 from chalicelib.cli.arguments import add_cluster_arguments
-from chalicelib.cli.deployment_settings import settings_of
+from chalicelib.cli.deployment_settings import on_this_machine, settings_of
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
+from chalicelib.cli.live_cluster import add_secret_files, connected_by_file, secret_files
 from chalicelib.cli.output import Block, Table, emit, warn
 from chalicelib.cli.store_access import add_table_argument, note, open_store
 from chalicelib.model.errors import BadInput
 from chalicelib.model.managed_group import declaration_in_name, is_own_name, short_declaration
+from chalicelib.model.secret import SecretNotGiven
+from chalicelib.policy.managed_pool_validation import SUPPORTED
 from chalicelib.policy.settings.cluster_options import Options
 from chalicelib.policy.settings.cluster_policy import Policy
 
 if TYPE_CHECKING:
     from chalicelib.cli.cluster_cleanup import ClusterCleanup, Leftover, NotRemoved
+    from chalicelib.providers.kit.base import PoolMaker
     from chalicelib.store import Lease, Store, StoredPolicy
 
 LONGEST = 25 * 60.0
@@ -40,6 +44,10 @@ take without a new attempt."""
 _PAUSE = 5.0
 _LEASE = 900.0
 _MANIFESTS = "outscaler manifests"
+_HAND_OVER = "hand-over"
+_KEYS = ("credentialsSecret", "cloudConfigSecret")
+"""Settings of vendors that name what is needed to take marks off."""
+_ATTEMPTS = 3
 
 
 class UninstallClock(msgspec.Struct, frozen=True):
@@ -59,7 +67,8 @@ class ManagedLeftover(msgspec.Struct, frozen=True):
 
 class Uninstalled(msgspec.Struct, frozen=True, rename="camel"):
     """The result. done: whether anything was changed. version: of the archived policy, 0 where
-    there was none. claims: released groups. managed: groups of managed pools."""
+    there was none. claims: released groups. managed: groups of managed pools. unmarked: what has
+    lost their marks at the vendors."""
 
     name: str
     done: bool
@@ -68,6 +77,7 @@ class Uninstalled(msgspec.Struct, frozen=True, rename="camel"):
     cluster: tuple[Leftover, ...]
     failures: tuple[NotRemoved, ...]
     managed: tuple[ManagedLeftover, ...] = ()
+    unmarked: tuple[str, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,13 +109,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--managed",
-        choices=("keep", "hand-over"),
+        choices=("keep", _HAND_OVER),
         default="",
         help=(
             "what becomes of node groups that Outscaler has made: keep leaves them to you, "
-            "hand-over prints nodeGroups that manage them"
+            "hand-over takes their marks off at the vendor and prints nodeGroups that manage them"
         ),
     )
+    add_secret_files(parser)
     parser.add_argument(
         "--keep-status", action="store_true", help="do not name the status ConfigMap as a remainder"
     )
@@ -127,11 +138,14 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
         raise BadInput(name, "no such cluster", "outscaler get clusters lists them")
     policy, prefix = _policy_of(latest), settings_of(store).deployment.secret_prefix
     cleanup = None if args.without_cluster else _cleanup(args, policy)
-    managed = _managed(store, name, policy)
+    own = _own_groups(store, name, policy)
+    managed = tuple(group for group in own if group.nodes)
     if args.yes and managed and not args.managed:
         nodes = sum(group.nodes for group in managed)
         problem = f"{len(managed)} node groups that Outscaler has made have {nodes} nodes"
-        raise BadInput(name, problem, "add --managed keep, or --managed hand-over")
+        remedy = "add --managed keep, or --managed hand-over; or take them out of managedPools and "
+        raise BadInput(name, problem, f"{remedy}empty them with outscaler pools drain {name}")
+    makers = _makers(args, store, policy, own) if args.managed == _HAND_OVER else {}
     if args.yes:
         if current is not None:
             current = _switched_off(store, current, policy)
@@ -141,7 +155,8 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
             objects = cleanup.removed() if cleanup else ()
             claims = [claim for claim in store.group_ownership.all() if claim.owner == name]
             store.group_ownership.release(name, [(claim.provider, claim.key) for claim in claims])
-            if current is not None and not (cleanup and cleanup.failures):
+            unmarked, failures = _without_marks(makers, clock, done=True)
+            if current is not None and not (failures or (cleanup and cleanup.failures)):
                 store.policies.archive(current)
             store.pauses.change(name, lambda _: ())
             note(store, name, "uninstalled", {"objects": len(objects)}, at=clock.now())
@@ -150,14 +165,16 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
     else:
         objects = cleanup.found() if cleanup else ()
         claims = [claim for claim in store.group_ownership.all() if claim.owner == name]
+        unmarked, failures = _without_marks(makers, clock, done=False)
     result = Uninstalled(
         name=name,
         done=args.yes,
         version=current.version if current else 0,
         claims=tuple(f"{claim.provider}#{claim.key}" for claim in claims),
         cluster=objects,
-        failures=tuple(cleanup.failures) if cleanup else (),
+        failures=(*(cleanup.failures if cleanup else ()), *failures),
         managed=managed,
+        unmarked=tuple(unmarked),
     )
     rest = _remainder(args, policy, result, prefix)
     emit(
@@ -168,22 +185,99 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
     return 1 if result.failures else 0
 
 
-def _managed(store: Store, name: str, policy: Policy | None) -> tuple[ManagedLeftover, ...]:
-    """Return the groups of managed pools that have nodes, by the last pass."""
+def _own_groups(store: Store, name: str, policy: Policy | None) -> tuple[ManagedLeftover, ...]:
+    """Return the groups of managed pools, by the last pass."""
     pools = policy.managed_pools if policy is not None else ()
-    providers = {short_declaration(pool.name): pool.provider for pool in pools}
+    vendors = [vendor for vendor in SUPPORTED if policy is not None and vendor in policy.providers]
+    only = vendors[0] if len(vendors) == 1 else ""
+    declared = {short_declaration(pool.name): pool.provider for pool in pools}
+    seen = {group.group: group.provider for group in store.gauge_rings.overview(name).groups}
     return tuple(
-        ManagedLeftover(providers.get(declaration_in_name(group), ""), group, memory.target)
+        ManagedLeftover(
+            seen.get(group) or declared.get(declaration_in_name(group), only), group, memory.target
+        )
         for group, memory in sorted(store.memory.look(name).groups.items())
-        if is_own_name(group) and memory.target > 0
+        if is_own_name(group)
     )
+
+
+def _makers(
+    args: argparse.Namespace, store: Store, policy: Policy | None, own: Iterable[ManagedLeftover]
+) -> dict[str, PoolMaker]:
+    """Connect to the vendors of own groups, with the keys of --secret. Raises BadInput if one is
+    missing; where nothing is to be done yet, that is a warning."""
+    from chalicelib.providers.kit.base import PoolMaker
+    from chalicelib.providers.kit.services import ProviderServices
+    from chalicelib.providers.registry import providers
+
+    if policy is None or args.without_cluster:
+        problem = "needs the cluster, and a policy that can be read"
+        raise BadInput(f"--managed {_HAND_OVER}", problem, "write --managed keep")
+    read_secret = secret_files(args.secret, policy)
+    named = {group.provider for group in own} | {pool.provider for pool in policy.managed_pools}
+    vendors = [name for name in SUPPORTED if name in policy.providers and named & {"", name}]
+    only = {name: policy.providers[name] for name in vendors}
+    try:
+        for settings in only.values():
+            for key in _KEYS:
+                if secret := settings.get(key):
+                    read_secret(secret)
+    except SecretNotGiven as error:
+        if args.yes:
+            raise
+        warn(str(error))
+        return {}
+    kube = connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or "")
+    services = ProviderServices(deployment=on_this_machine(settings_of(store).deployment))
+    policy = msgspec.structs.replace(policy, providers=only)
+    built = providers(policy, kube, read_secret, time.time, services)
+    return {maker.name: maker for maker in built if isinstance(maker, PoolMaker)}
+
+
+def _without_marks(
+    makers: Mapping[str, PoolMaker], clock: UninstallClock, *, done: bool
+) -> tuple[list[str], list[NotRemoved]]:
+    """Take the cluster's marks off at the vendors. Returns what bore one, and what still does.
+    done: False: only look."""
+    from chalicelib.cli.cluster_cleanup import NotRemoved
+    from chalicelib.providers.kit.errors import NotFound, ProviderError
+
+    titles, failures = [], []
+    for vendor, maker in makers.items():
+        try:
+            marks = maker.own_marks()
+        except ProviderError as error:
+            failures.append(NotRemoved(vendor, "all marks", str(error)))
+            continue
+        for title, take_off in marks.items():
+            try:
+                if done:
+                    _attempt(take_off, clock)
+                titles.append(title)
+            except NotFound:
+                pass
+            except ProviderError as error:
+                failures.append(NotRemoved(vendor, title, str(error)))
+    return titles, failures
+
+
+def _attempt(change: Callable[[], None], clock: UninstallClock) -> None:
+    """Make a change that may be repeated. Raises ProviderError."""
+    from chalicelib.providers.kit.errors import Throttled, Transient
+
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return change()
+        except (Throttled, Transient) as error:
+            clock.sleep(error.retry_after or 1.0)
+    return change()
 
 
 def _managed_blocks(uninstalled: Uninstalled, managed: str) -> list[Block]:
     """Return what becomes of groups that Outscaler has made. managed: the argument."""
     if not uninstalled.managed:
         return []
-    if managed == "hand-over":
+    if managed == _HAND_OVER:
         lines = ["Groups that Outscaler has made, for spec.nodeGroups of another policy:"]
         for group in uninstalled.managed:
             provider = f", provider: {group.provider}" if group.provider else ""
@@ -212,7 +306,6 @@ def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
     where there is none that can be read. Raises BadInput where a kubeconfig is missing."""
     from chalicelib.cli.cluster_cleanup import ClusterCleanup
     from chalicelib.cli.doctor.needed_rules import capi_namespaces, makes_tokens, management_access
-    from chalicelib.cli.live_cluster import connected_by_file
 
     management = (
         connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else None
@@ -308,6 +401,8 @@ def _repeated(args: argparse.Namespace) -> str:
             words += [f"--{name.replace('_', '-')}", str(value)]
     if args.managed:
         words += ["--managed", args.managed]
+    for pair in args.secret:
+        words += ["--secret", pair]
     for name in ("without_cluster", "foreign", "keep_soft_taints", "keep_status"):
         words += [f"--{name.replace('_', '-')}"] if getattr(args, name) else []
     return shlex.join(words)
@@ -416,6 +511,9 @@ def _blocks(uninstalled: Uninstalled, rest: list[str], repeated: str) -> list[Bl
             f"Claims {'released' if done else 'that would be released'}: "
             f"{', '.join(uninstalled.claims)}"
         )
+    if uninstalled.unmarked:
+        title = "Marks taken off" if done else "Marks that would be taken off"
+        blocks.append(f"{title}: {', '.join(uninstalled.unmarked)}")
     if uninstalled.failures:
         rows = tuple((failure.kind, failure.name, failure.why) for failure in uninstalled.failures)
         blocks.append(Table(("kind", "name", "why not"), rows, title="Not removed"))

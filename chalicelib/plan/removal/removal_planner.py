@@ -47,7 +47,7 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.interruptions import reported
 from chalicelib.plan.state.pass_time import OutOfTime, PassTime
-from chalicelib.plan.state.sick_old_drifted_nodes import remembered
+from chalicelib.plan.state.sick_old_drifted_nodes import lifecycle_of, remembered
 from chalicelib.plan.state.spot_market import recommended
 from chalicelib.policy.settings.consolidation import ConsolidationMode, Steering
 
@@ -115,7 +115,7 @@ def plan_disruption(
     limit = state.options.scale_down_simulation_timeout
     over = _deadline(simulated, pass_time, limit)
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
-    renews = state.policy.node_lifecycle is not None
+    renews = lifecycle_of(state) is not None
     has_rows = bool(state.memory.replacements)
     reservation = Reservation(state, simulated) if has_rows or renews else None
     context = DisruptionContext(

@@ -50,16 +50,16 @@ from chalicelib.plan.scale_up.scale_up_limits import may_grow
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.backoff import reason_of
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.empty_groups import drained_pools
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.policy.settings.cluster_policy import Policy
+from chalicelib.plan.state.sick_old_drifted_nodes import NO_LIFECYCLE, lifecycle_of
 from chalicelib.policy.settings.consolidation import ConsolidationMode
-from chalicelib.policy.settings.node_lifecycle import DriftAction, NodeLifecycle
+from chalicelib.policy.settings.node_lifecycle import DriftAction
 from chalicelib.policy.timeouts import operation_timeout
 from chalicelib.reasons.text import sentence
 from chalicelib.schedules.maintenance_windows import allowed_for, called
 
-_NO_LIFECYCLE = NodeLifecycle(drift=DriftAction.OFF)
 MOST_LEFT_OUT = 10
 """Most nodes of a row for which a move without one of them is tried."""
 
@@ -257,7 +257,7 @@ class _Pass:
     def _called_off(self, replacement: Replacement) -> Reason | None:
         """Return why a replacement under way goes no further, whatever its
         operations do; None if it does."""
-        if (detail := _switched_off(replacement.reason, self.state.policy)) is not None:
+        if (detail := _switched_off(replacement.reason, self.state)) is not None:
             return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=detail)
         if self.state.unread_provider is not None:
             return None  # the group may be one of those that could not be read
@@ -298,7 +298,7 @@ class _Pass:
         self, replacement: Replacement, move: JudgedMove | None = None
     ) -> Replacement | None:
         """Begin a row that is wanted for long enough. move: as judged in this pass already."""
-        off = _switched_off(replacement.reason, self.state.policy) is not None
+        off = _switched_off(replacement.reason, self.state) is not None
         # what is wanted is proposed anew
         is_old = move is None and replacement.reason not in CONSOLIDATES
         if off or is_old or not all(self._is_free(node, replacement) for node in replacement.nodes):
@@ -658,11 +658,11 @@ class _Pass:
         return replacement if going or (passes and not waited) else self._fail(replacement, reason)
 
 
-def _switched_off(reason: DisruptionReason, policy: Policy) -> str | None:
+def _switched_off(reason: DisruptionReason, state: ClusterState) -> str | None:
     """Return which setting does not ask for replacements with this reason
     any more, None if all do."""
-    lifecycle = policy.node_lifecycle or _NO_LIFECYCLE
-    mode = policy.consolidation.mode
+    lifecycle = lifecycle_of(state) or NO_LIFECYCLE
+    mode = state.policy.consolidation.mode
     asks = {
         DisruptionReason.CONSOLIDATION: (
             mode is ConsolidationMode.FULL,
@@ -673,7 +673,7 @@ def _switched_off(reason: DisruptionReason, policy: Policy) -> str | None:
             "nodeLifecycle.maxNodeAge is not set",
         ),
         DisruptionReason.DRIFTED: (
-            lifecycle.drift is DriftAction.REPLACE,
+            lifecycle.drift is DriftAction.REPLACE or bool(drained_pools(state)),
             "nodeLifecycle.drift is not replace",
         ),
         DisruptionReason.REPAIR: (bool(lifecycle.repair), "nodeLifecycle.repair is not set"),

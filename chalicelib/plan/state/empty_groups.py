@@ -1,10 +1,12 @@
-"""Groups of managed pools that have no machine: since when, and which of them may be deleted."""
+"""Groups of managed pools that have no machine, or are to have none: since when they are empty,
+which of them may be deleted, and which an operator drains."""
 
 from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.memory import GroupMemory
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import DRAIN_FOR, GroupMemory
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.managed_groups import declaration_of
 from chalicelib.policy.settings.managed_pools import ManagedPool
@@ -17,6 +19,19 @@ def pool_of(declaration: str, state: ClusterState) -> ManagedPool:
     """Return a declaration by its name, the usual one for one that is gone."""
     pools = {pool.name: pool for pool in state.policy.managed_pools}
     return pools.get(declaration, _GONE)
+
+
+def drained_pools(state: ClusterState) -> frozenset[str]:
+    """Return the declarations of which an operator has asked to drain the groups that retire. A
+    request ends by itself, so that it does not meet groups that retire long after it."""
+    asked = state.memory.drains.items()
+    return frozenset(pool for pool, at in asked if 0.0 <= state.now - at < DRAIN_FOR)
+
+
+def is_drained(group: NodeGroup, state: ClusterState) -> bool:
+    """Return whether the nodes of a group that retires are to go because an operator asked."""
+    is_retiring = group.managed is not None and bool(group.managed.retiring)
+    return is_retiring and declaration_of(group) in drained_pools(state)
 
 
 def is_empty(group: NodeGroupState) -> bool:

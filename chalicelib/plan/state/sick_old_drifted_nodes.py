@@ -19,6 +19,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.empty_groups import drained_pools, is_drained
 from chalicelib.plan.state.node_age import earliest, instances_by_node
 from chalicelib.plan.state.pools import PoolNames
 from chalicelib.plan.state.renewals import JudgedNode, judge_successors
@@ -34,6 +35,7 @@ MOST_CONDITIONS = 20
 RESTARTED_FOR = 86_400.0
 """Seconds after a restart within which a node that is sick again is replaced,
 not restarted once more."""
+NO_LIFECYCLE = NodeLifecycle(drift=DriftAction.OFF)
 _ORDER = (DisruptionReason.REPAIR, DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
 
 
@@ -81,9 +83,15 @@ def age_limit(cluster: str, node: str, lifecycle: NodeLifecycle) -> float:
     return lifecycle.max_node_age * (1 - lifecycle.jitter * part)
 
 
+def lifecycle_of(state: ClusterState) -> NodeLifecycle | None:
+    """Return what decides which nodes are due: spec.nodeLifecycle, or one that asks for nothing
+    where an operator drains groups without it; None: no node is due."""
+    return state.policy.node_lifecycle or (NO_LIFECYCLE if drained_pools(state) else None)
+
+
 def lifecycle_state(state: ClusterState) -> LifecycleState:
     """Return the nodes that are due, and the next memory of sick and outdated nodes."""
-    lifecycle = state.policy.node_lifecycle
+    lifecycle = lifecycle_of(state)
     if lifecycle is None:
         return LifecycleState((), {}, {}, {})
     return _Inspection(state, lifecycle).result()
@@ -205,7 +213,9 @@ class _Inspection:
             detail = instance.outdated
             needs = self.state.policy.consolidation.confirm_after
             held = busy
-            if self.lifecycle.drift is DriftAction.REPORT:
+            if self.lifecycle.drift is DriftAction.REPORT and not is_drained(
+                group.group, self.state
+            ):
                 held = Reason.of(ReasonCode.NODE_DRIFTED, node=node.name, detail=detail)
             elif self.now - since < needs:
                 held = Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=needs)
@@ -233,8 +243,9 @@ class _Inspection:
         if group.memory.not_restarted.get(node.name, 0.0) >= restarted_at:
             restarted_at = 0.0
         drifted_since = 0.0
-        is_outdated = instance is not None and bool(instance.outdated) and group.id in self.named
-        if is_outdated and self.lifecycle.drift is not DriftAction.OFF:
+        looks = group.id in self.named and self.lifecycle.drift is not DriftAction.OFF
+        looks = looks or is_drained(group.group, self.state)
+        if looks and instance is not None and instance.outdated:
             drifted_since = min(before.drifted_since or self.now, self.now)
         sick = self._conditions(node, group, before.sick)
         return NodeMemory(sick=sick, restarted_at=restarted_at, drifted_since=drifted_since)

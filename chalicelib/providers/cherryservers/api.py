@@ -170,9 +170,11 @@ class CherryApi:
         return self._plans.put_at(slug)
 
     def tag(self, number: int, tags: Mapping[str, str]) -> None:
-        """Replace all tags of a server, by PUT servers/{id}."""
+        """Replace all tags of a server, by PUT servers/{id}; NotFound if it is gone."""
         body = msgspec.json.encode({"tags": dict(tags)})
-        self._rest.send(VendorRequest("PUT", f"{self._root}/servers/{number}", body=body))
+        url = f"{self._root}/servers/{number}"
+        if error := denied(self._rest.send(VendorRequest("PUT", url, body=body))):
+            raise error
 
     def reboot(self, number: int) -> str:
         """Restart a server by POST servers/{id}/actions, which is not repeated automatically;

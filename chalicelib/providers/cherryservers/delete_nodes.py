@@ -26,13 +26,14 @@ A server that is not listed is read by its number: it is gone, or it belongs to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.cherryservers.decoding import CherryServer
+from chalicelib.providers.cherryservers.decoding import MANAGED_TAG, POOL_TAG, CherryServer
 from chalicelib.providers.cherryservers.instances import (
     CherryContext,
     ServerList,
@@ -44,6 +45,7 @@ from chalicelib.providers.cherryservers.instances import (
     refuse_changed_servers,
     refuse_joined_servers,
 )
+from chalicelib.providers.cherryservers.managed_groups import choice_of_server, mark_of
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.kit.errors import (
     Conflict,
@@ -128,6 +130,19 @@ def remove_group(context: CherryContext, operation: Operation) -> Outcome:
     if context.servers(definition).counted(definition):
         return Failed(Conflict.__name__, f"pool {operation.spec.group} has servers")
     return Succeeded({"deleted": operation.spec.group})
+
+
+def own_marks(context: CherryContext) -> dict[str, Callable[[], None]]:
+    """See PoolMaker. Raises ProviderError."""
+    marks: dict[str, Callable[[], None]] = {}
+    for server in context.servers().by_id.values():
+        name, mark = server.tags.get(POOL_TAG, ""), mark_of(server)
+        if mark and not is_leaving(server) and context.managed.is_own(name, mark):
+            tags = {key: text for key, text in server.tags.items() if key != MANAGED_TAG}
+            # a definition of the group needs plan, region and market
+            title = f"server {server.id} of {name} ({choice_of_server(server).machine})"
+            marks[title] = partial(context.api.tag, server.id, tags)
+    return marks
 
 
 def restart(context: CherryContext, operation: Operation) -> Outcome:

@@ -5,7 +5,7 @@ converts the vendor's errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -19,6 +19,7 @@ from chalicelib.providers.cherryservers.definition_reader import Definitions, re
 from chalicelib.providers.cherryservers.delete_nodes import (
     cancel_delete,
     delete_nodes,
+    own_marks,
     remove_group,
     restart,
 )
@@ -62,6 +63,10 @@ class CherryServers(BaseProvider[CherryContext]):
         return self.context.managed.shelf.refresh(
             lambda: read_catalogue(self.context.api, CURRENCY), buying=buying
         )
+
+    def own_marks(self) -> Mapping[str, Callable[[], None]]:
+        """See PoolMaker."""
+        return own_marks(self.context)
 
 
 def _open_pools(

@@ -8,7 +8,7 @@ paging, and nothing here waits for an operation to end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -191,6 +191,11 @@ class ExoscaleApi:
         Sent once: after Transient the caller reads whether it still exists. Raises NotFound if it
         does not."""
         return self._change("DELETE", _nodepool_path(cluster_id, nodepool_id), b"", safe=False)
+
+    def label_nodepool(self, cluster_id: str, nodepool_id: str, labels: Mapping[str, str]) -> Work:
+        """Replace all labels of a Nodepool; those of Nodes that exist stay."""
+        body = msgspec.json.encode({"labels": labels})
+        return self._change("PUT", _nodepool_path(cluster_id, nodepool_id), body, safe=True)
 
     def reboot(self, instance: str) -> Work:
         """Restart an instance; not repeated automatically."""

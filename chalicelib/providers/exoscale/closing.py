@@ -1,4 +1,6 @@
-"""Deletes an empty Nodepool that Outscaler has made. The vendor takes no condition and deletes the
+"""How Nodepools that Outscaler has made end: deleted, or without their mark.
+
+An empty one is deleted. The vendor takes no condition and deletes the
 members of a Nodepool with it, so its emptiness is read several times before.
 
     looks       three over forty seconds, each with size 0 and no machine
@@ -7,6 +9,9 @@ members of a Nodepool with it, so its emptiness is read several times before.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from chalicelib.model.managed_group import is_own_name
 from chalicelib.model.operation import Operation
@@ -24,7 +29,8 @@ from chalicelib.providers.exoscale.scale_up import (
     poll_later,
 )
 from chalicelib.providers.exoscale.zone import DELETING
-from chalicelib.providers.kit.errors import Conflict, InvalidRequest, NotFound
+from chalicelib.providers.kit.errors import Conflict, InvalidRequest, NotFound, Unknown
+from chalicelib.providers.kit.managed_pools import MARK
 
 _EMPTY = "empty looks"
 _LOOKS, _LOOK_EVERY = 3, 20.0
@@ -49,6 +55,23 @@ def remove_group(context: ExoscaleContext, operation: Operation) -> Outcome:
     if nodepool.size or pool.size or pool.instances:
         return Failed(Conflict.__name__, f"Nodepool {group} has machines again", IN_USE)
     return _delete(context, cluster, nodepool, looks)
+
+
+def own_marks(context: ExoscaleContext) -> dict[str, Callable[[], None]]:
+    """See PoolMaker. Raises ProviderError."""
+    return {
+        f"Nodepool {nodepool.name} ({nodepool.id})": partial(_unmark, context, cluster, nodepool)
+        for cluster in context.api.clusters()
+        for nodepool in cluster.nodepools
+        if context.managed.is_own(nodepool.name, mark_of(nodepool))
+    }
+
+
+def _unmark(context: ExoscaleContext, cluster: SksCluster, nodepool: Nodepool) -> None:
+    labels = {key: text for key, text in (nodepool.labels or {}).items() if key != MARK}
+    work = context.api.label_nodepool(cluster.id, nodepool.id, labels)
+    if has_failed(work):
+        raise Unknown(f"its labels were not changed: {work.state}")
 
 
 def _find(context: ExoscaleContext, group: str) -> tuple[SksCluster, Nodepool] | None:

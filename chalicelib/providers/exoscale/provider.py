@@ -4,7 +4,7 @@ A pool that is being changed does not count as a failed scale-up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from chalicelib.model.catalogue import Catalogue
@@ -16,7 +16,7 @@ from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_
 from chalicelib.providers.exoscale import node_groups, opening
 from chalicelib.providers.exoscale.api import PRICE_LIST, ExoscaleApi
 from chalicelib.providers.exoscale.catalogue import catalogue_currency, read_catalogue
-from chalicelib.providers.exoscale.closing import remove_group
+from chalicelib.providers.exoscale.closing import own_marks, remove_group
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
 from chalicelib.providers.exoscale.delete_nodes import (
     cancel_delete,
@@ -121,6 +121,10 @@ class Exoscale(BaseProvider[ExoscaleContext]):
         return self.context.managed.shelf.refresh(
             lambda: read_catalogue(self.context.api, self.context.currency), buying=buying
         )
+
+    def own_marks(self) -> Mapping[str, Callable[[], None]]:
+        """See PoolMaker."""
+        return own_marks(self.context)
 
     def addons(self, groups: Sequence[NodeGroup]) -> frozenset[str]:
         """Return the add-ons of the SKS clusters that own these groups, or that the settings

@@ -165,6 +165,10 @@ class PoolMaker(Protocol):
         requested; idempotent. Done where the vendor has no such group. Failed with Conflict, and
         nothing is deleted, for a group that has machines. Raises ProviderError."""
 
+    def own_marks(self) -> Mapping[str, Callable[[], None]]:
+        """Return what bears the mark of a group of this cluster, and for each a function that takes
+        the mark off and leaves all else as it is; idempotent. Both raise ProviderError."""
+
 
 @runtime_checkable
 class QuotaReader(Protocol):

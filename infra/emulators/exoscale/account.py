@@ -443,6 +443,16 @@ class ExoscaleMutations:
             zone.agenda.plan(now + zone.listing_delay, _show, pool.id)
         return work
 
+    def label(self, nodepool: Nodepool, labels: Mapping[str, str]) -> Work:
+        """Replace the labels of a Nodepool; Nodes that exist keep theirs."""
+        self._check(nodepool.pool)
+        zone, now = self._zone, self._zone.clock()
+        work = self._new(nodepool.pool, nodepool.pool.size, now, grows=False, ending=None)
+        zone.works[work.id] = work
+        nodepool.labels = dict(labels)
+        self._end_after(work, now, zone.times.operation)
+        return work
+
     def delete(self, nodepool: Nodepool) -> Work:
         """Delete a Nodepool with all its members. The operation ends when it is gone."""
         pool = nodepool.pool

@@ -47,6 +47,7 @@ WRITES = frozenset(
         "scale-sks-nodepool",
         "evict-sks-nodepool-members",
         "create-sks-nodepool",
+        "update-sks-nodepool",
         "delete-sks-nodepool",
         "reboot-instance",
     }
@@ -66,6 +67,7 @@ _PATHS = (
     ("GET", "/sks-cluster/{id}", "get-sks-cluster"),
     ("POST", _NODEPOOLS, "create-sks-nodepool"),
     ("GET", _NODEPOOL, "get-sks-nodepool"),
+    ("PUT", _NODEPOOL, "update-sks-nodepool"),
     ("DELETE", _NODEPOOL, "delete-sks-nodepool"),
     ("PUT", f"{_NODEPOOL}:scale", "scale-sks-nodepool"),
     ("PUT", f"{_NODEPOOL}:evict", "evict-sks-nodepool-members"),
@@ -163,6 +165,7 @@ class ExoscaleHandlers:
                 _found(zone.clusters, asked, "SKS cluster")
             ),
             "create-sks-nodepool": self._create,
+            "update-sks-nodepool": self._update,
             "delete-sks-nodepool": lambda asked: serializers.work(
                 self._orders.delete(self._nodepool(asked))
             ),
@@ -245,6 +248,13 @@ class ExoscaleHandlers:
         cluster = _found(self._zone.clusters, asked, "SKS cluster")
         request = read_nodepool_request(asked.json())
         return serializers.work(self._orders.create(cluster, request))
+
+    def _update(self, asked: ExoscaleRequest) -> Json:
+        nodepool, body = self._nodepool(asked), asked.json()
+        labels = body.get("labels")
+        if body.keys() != {"labels"} or not isinstance(labels, dict):
+            raise VendorRefusedError(400, "only labels can be changed here")
+        return serializers.work(self._orders.label(nodepool, labels))
 
     def _scale(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         size = asked.json().get("size")

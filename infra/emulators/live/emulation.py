@@ -295,7 +295,7 @@ class Emulation:
             raise KeyError(cluster)
         policy, _ = load(stored.text, place=cluster, admission=Admission(self.deployment))
         pools = [pool.name for pool in policy.managed_pools]
-        self.store.prunes.request(cluster, pools, self.clock())
+        self.store.prunes.request(cluster, dict.fromkeys(pools, self.clock()))
 
     def scale(self, deployment_name: str, replicas: int, namespace: str = "default") -> None:
         """Scale a Deployment as `kubectl scale deployment` does."""

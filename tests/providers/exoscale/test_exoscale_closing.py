@@ -8,6 +8,8 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Succeeded
+from chalicelib.providers.kit.base import PoolMaker
+from chalicelib.providers.kit.managed_pools import MARK
 from infra.emulators.exoscale.account import ExoscaleMutations
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.providers.exoscale.fixture import ExoscaleFixture
@@ -112,3 +114,21 @@ def test_forged_deletion_of_a_nodepool_of_people_writes_nothing() -> None:
     assert failed(carried_out(bench, operation)) == ("InvalidRequest", "NameTaken")
     assert sizes(bench, "web") == [0]
     assert DELETE not in writes(bench)
+
+
+def test_pool_55_a_mark_is_taken_off_and_all_else_stays() -> None:
+    bench = ready()
+    name = created(bench, 2).id
+    (nodepool,) = named(bench, name)
+    before = dict(nodepool.labels)
+    maker = bench.provider()
+    assert isinstance(maker, PoolMaker)
+    (title,) = maker.own_marks()
+    assert title == f"Nodepool {name} ({nodepool.id})"
+    for take_off in maker.own_marks().values():
+        take_off()
+    assert nodepool.labels == {key: text for key, text in before.items() if key != MARK}
+    assert len(nodepool.labels) == len(before) - 1
+    assert writes(bench)[-1] == "update-sks-nodepool"
+    assert sizes(bench, name) == [2]
+    assert maker.own_marks() == {}

@@ -13,6 +13,7 @@ comes where its group cannot grow. See docs/reference/node-lifecycle.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.scale_up.zone_variants import ZoneVariant, zone_variants
 from chalicelib.plan.state.cluster_state import NodeGroupState
+from chalicelib.plan.state.empty_groups import is_drained
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.purchase_attempts import room_in_zone
 from chalicelib.plan.state.readiness import Bucket
@@ -381,8 +383,8 @@ class _Renewal:
 
     def _source(self, candidate: Candidate, due_node: DueNode) -> _SuccessorSource | Reason:
         """Return the group of which a node is bought: its own if the pods fit a new node of it,
-        otherwise the cheapest one that costs at most what the disruption is worth more, otherwise
-        its own as an attempt for its zone."""
+        otherwise the cheapest one that costs at most what the disruption is worth more (any, if the
+        own one is drained), otherwise its own as an attempt for its zone."""
         groups = self._groups = self._groups or self._candidate_groups()
         own = candidate.group
         classes = {pod.cls for pod in candidate.pods}
@@ -393,9 +395,13 @@ class _Renewal:
         fitting = _fitting_groups(groups, classes, need)
         if own in fitting:
             return _SuccessorSource(own)
-        highest_price = self._affordable(due_node.node)
+        highest_price: float | None = self._affordable(due_node.node)
+        if is_drained(self.state.groups[own].group, self.state):
+            highest_price = math.inf  # an operator has decided that its nodes go
         prices = {name: self._price_of(name) for name in fitting}
-        by_price = sorted((price, name) for name, price in prices.items() if price is not None)
+        by_price = sorted(
+            (math.inf if price is None else price, name) for name, price in prices.items()
+        )
         if by_price and highest_price is not None:
             lowest_price, cheapest = by_price[0]
             if lowest_price <= highest_price:

@@ -26,6 +26,7 @@ from chalicelib.plan.removal.methods import DisruptionContext, MethodResult
 from chalicelib.plan.removal.simulate import Search, SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.sick_old_drifted_nodes import lifecycle_of
 from chalicelib.policy.settings.consolidation import ConsolidationMode
 from chalicelib.policy.timeouts import longest_gap
 
@@ -64,7 +65,7 @@ class Unneeded:
         allowed, refusals = removal_limits.draw(result.removals, why_not_yet)
         verdicts |= {name: NodeVerdict(name, reason) for name, reason in refusals.items()}
         consolidates = state.policy.consolidation.mode is not ConsolidationMode.OFF
-        if consolidates or state.policy.node_lifecycle is not None:
+        if consolidates or lifecycle_of(state) is not None:
             # A node that only waits for its timer is one to which other methods may move pods.
             allowed = result.keep(allowed, candidates)
         removals = tuple(removal.planned() for removal in allowed)
