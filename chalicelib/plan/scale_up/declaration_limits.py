@@ -26,6 +26,8 @@ _GIB = 2**30
 COST = "costPerHour"
 _UNITS = {"memory": _GIB, COST: MICRO}
 """What a limit's amount is multiplied by; of other resources: 1."""
+_OF_QUOTA = "QuotaExceeded"
+"""Error class of providers/kit/errors.py for the account's limits."""
 MOST_NOT_JOINED = 3
 """A declaration gets no new group while so many of its groups have nodes that did not join: the
 cause is then not the machine type, and the next type would be bought in vain."""
@@ -47,11 +49,23 @@ class DeclarationLimits:
         self._stops = _stops(state)
         # group -> one of its nodes, and what that counts; the same for all copies
         self._amounts_of: dict[str, tuple[Node, dict[str, int]]] = {}
+        self._quota_left: dict[str, dict[str, int]] = {}  # provider -> resource -> amount
         for group in state.groups.values():
             if group.template is not None and group.target > 0:
                 self.take(group.template.node, group.group, group.target)
             elif group.target > 0 and group.nodes:
                 self.take(group.nodes[0], group.group, group.target)
+        self._refused = _refused_sizes(state)
+        self._quotas = {
+            selection.provider: dict(selection.quota)
+            for selection in state.snapshot.selections
+            if selection.quota
+        }
+        self._quota_left = {name: dict(quota) for name, quota in self._quotas.items()}
+        for group in state.groups.values() if self._quotas else ():
+            uncreated = group.target - len(group.group.instances)
+            if group.template is not None and uncreated > 0:
+                self._take_quota(group.template.node, group.group, uncreated)
 
     def copy(self) -> DeclarationLimits:
         """Return a copy for trial calculations."""
@@ -59,10 +73,12 @@ class DeclarationLimits:
         other._used = {name: dict(used) for name, used in self._used.items()}
         other.closed = set(self.closed)
         other._planned = {name: dict(planned) for name, planned in self._planned.items()}
+        other._quota_left = {name: dict(left) for name, left in self._quota_left.items()}
         return other
 
     def take(self, node: Node, group: NodeGroup, nodes: int) -> None:
         """Use room for nodes like this one, or give it back for a negative number."""
+        self._take_quota(node, group, nodes)
         declaration = declaration_of(group)
         used = self._used.get(declaration)
         if used is None:
@@ -73,6 +89,11 @@ class DeclarationLimits:
         if is_candidate(group):
             planned = self._planned.setdefault(declaration, {})
             planned[group.id] = planned.get(group.id, 0) + nodes
+
+    def _take_quota(self, node: Node, group: NodeGroup, nodes: int) -> None:
+        left = self._quota_left.get(group.provider, {})
+        for resource in left:
+            left[resource] -= self._amounts(node, group).get(resource, 0) * nodes
 
     def may_open(self, declaration: str) -> int:
         """Return how many more groups a declaration may have."""
@@ -88,9 +109,13 @@ class DeclarationLimits:
     def rooms(self, group: NodeGroup, node: Node) -> Iterator[tuple[int, Reason]]:
         """Yield how many nodes of a group each limit leaves room for, with the reason why not
         more."""
+        yield from self._quota_rooms(group, node)
         declaration = declaration_of(group)
         if declaration not in self.pools:
             return
+        refused = self._refused.get((group.provider, group.spot))
+        if refused is not None and _cores(node) >= int(refused.params["limit"]):
+            yield 0, refused
         if self.is_new(group) and not self.may_open(declaration):
             most = self.pools[declaration].max_pools
             yield 0, Reason.of(ReasonCode.POOL_BUDGET, pool=declaration, max=most)
@@ -107,6 +132,17 @@ class DeclarationLimits:
             if amount > 0:
                 room = max(0, most - used[resource]) // amount
                 yield room, self._reason(declaration, resource)
+
+    def _quota_rooms(self, group: NodeGroup, node: Node) -> Iterator[tuple[int, Reason]]:
+        """Yield the same of the quotas of the vendor, which also hold for groups that somebody
+        else has made."""
+        for resource, left in self._quota_left.get(group.provider, {}).items():
+            amount = self._amounts(node, group).get(resource, 0)
+            if amount > 0:
+                limit = _in_units(self._quotas[group.provider][resource], _UNITS.get(resource, 1))
+                detail = f"{group.provider}: {resource} {limit} left before this plan"
+                reason = Reason.of(ReasonCode.CANDIDATE_QUOTA, limit=limit, detail=detail)
+                yield max(0, left) // amount, reason
 
     def shared(self, groups: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
         """Return the limits as of ResourceLimiter.shared. groups: each with a template."""
@@ -127,6 +163,19 @@ class DeclarationLimits:
                     for name, of_node in zip(names, amounts, strict=True)
                 )
                 limits.append((counts, max(0, most - self._used[declaration][resource])))
+        return limits + self._shared_quotas(groups)
+
+    def _shared_quotas(self, groups: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
+        limits = []
+        for provider, quota in sorted(self._quota_left.items()):
+            for resource, left in sorted(quota.items()):
+                counts = tuple(
+                    self._amounts(group.template.node, group.group).get(resource, 0)
+                    if group.group.provider == provider and group.template is not None
+                    else 0
+                    for group in groups
+                )
+                limits.append((counts, max(0, left)))
         return limits
 
     def weights(self, groups: Iterable[NodeGroupState]) -> list[int]:
@@ -165,7 +214,7 @@ class DeclarationLimits:
         price = self._prices.hourly(node, group) or 0.0
         return {
             "nodes": 1,
-            "cpu": math.ceil(source.get(CPU, 0) / 1000),
+            "cpu": _cores(node),
             "memory": source.get(MEMORY, 0),
             "gpus": next((source[name] for name in GPU_RESOURCES if source.get(name)), 0),
             COST: math.ceil(round(price * MICRO, 3)),
@@ -180,6 +229,10 @@ class DeclarationLimits:
             used=_in_units(self._used[declaration][resource], unit),
             max=_in_units(self._most[declaration][resource], unit),
         )
+
+
+def _cores(node: Node) -> int:
+    return math.ceil((node.capacity or node.allocatable).get(CPU, 0) / 1000)
 
 
 def _in_units(amount: int, unit: int) -> float:
@@ -203,6 +256,27 @@ def _most(pool: ManagedPool) -> dict[str, int]:
         for resource, most in stated.items()
         if most is not None
     }
+
+
+def _refused_sizes(state: ClusterState) -> dict[tuple[str, bool], Reason]:
+    """Return by provider and market, True for spot, why managed groups do not grow whose machines
+    have at least as many cores as `limit`: the vendor has refused such machines for a quota."""
+    refused: dict[tuple[str, bool], Reason] = {}
+    for group in state.groups.values():
+        failed, managed = group.memory.backoff, group.group.managed
+        if failed is None or failed.cls != _OF_QUOTA or not group.backed_off:
+            continue
+        if managed is None or group.template is None:
+            continue
+        cores = _cores(group.template.node)
+        market = group.group.provider, group.group.spot
+        if market not in refused or cores < int(refused[market].params["limit"]):
+            error = " ".join(filter(None, (failed.code, failed.message)))
+            detail = f"{managed.choice.machine} with {cores} cores was refused: {error}"
+            refused[market] = Reason.of(
+                ReasonCode.CANDIDATE_QUOTA, limit=cores, until=failed.until, detail=detail
+            )
+    return refused
 
 
 def _stops(state: ClusterState) -> dict[str, Reason]:

@@ -131,7 +131,8 @@ def observe(
     if zone.clusters is None:
         raise Transient(f"own Nodepools are not known: {zone.no_clusters or 'no SKS cluster'}")
     candidates = builder.candidates(managed, zone.clusters)
-    return Observation(groups, tuple(builder.gaps), candidates, managed.selections())
+    sold = managed.selections(builder.quota())
+    return Observation(groups, tuple(builder.gaps), candidates, sold)
 
 
 # -- bounds. Upstream takes a quota of -1, which means unlimited, as a maximum of -1, ignores what
@@ -631,6 +632,12 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             restarts=True,
             busy=pool.being_changed,
         )
+
+    def quota(self) -> dict[str, int]:
+        """Return what the account's quota leaves, as of PoolSelection: of instances, the only
+        resource whose meaning for machines is documented."""
+        quota = self._account.quota
+        return {} if quota is None or quota.left is None else {"nodes": max(0, quota.left)}
 
     def _reserve(self, pool: ExoscalePool) -> Mapping[str, int]:
         """Return what a node of a pool reserves; one of an own group as much as of the candidate

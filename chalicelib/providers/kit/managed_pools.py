@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -54,6 +55,7 @@ NOT_IN_POLICY = "NotInPolicy"
 MISSING = "no catalogue has been read yet"
 DECLARATION_GONE = "its declaration is gone"
 OTHER_DEFINITION = "its declaration says something else of its nodes now"
+NO_QUOTA: Mapping[str, int] = MappingProxyType({})
 _NAMESPACES, _IDENTITY = "/api/v1/namespaces", "kube-system"
 _DAY = 86400.0
 _ROUNDING = 1e-6  # of a sum of prices
@@ -151,8 +153,9 @@ class ManagedPools:
                 by_name[group.name] = GroupCandidate(pool, machine, group)
         return by_name
 
-    def selections(self) -> tuple[PoolSelection, ...]:
-        """Return what is left of the catalogue for each declaration. Raises ProviderError."""
+    def selections(self, quota: Mapping[str, int] = NO_QUOTA) -> tuple[PoolSelection, ...]:
+        """Return what is left of the catalogue for each declaration. quota: see PoolSelection.
+        Raises ProviderError."""
         stored = self.shelf.last()
         views = []
         for pool in self.pools:
@@ -164,6 +167,7 @@ class ManagedPools:
                 selection.failed,
                 len(selection.machines),
                 problem=self.source_of(pool).problem or self._why_no_catalogue(),
+                quota=dict(quota),
             )
             if stored is not None:
                 currency, read_at = stored.catalogue.currency, stored.read_at

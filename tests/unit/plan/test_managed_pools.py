@@ -501,6 +501,64 @@ def test_machines_that_never_join_are_bought_of_three_types_in_six_hours() -> No
     assert 3 <= purchases <= 36
 
 
+def test_pool_50_candidates_that_the_quota_has_no_room_for_are_not_planned() -> None:
+    case = OfferedCluster(catalogue=(entry("s8"), entry("s4", price=0.30)))
+    case.quota = {"cpu": 8}
+    plan, _ = case.waiting(16, 1, 4).decided()
+    assert case.bought(plan) == {"s8": 1}
+    (unplaced,) = plan.unschedulable
+    assert len(unplaced.pods) == 8
+    assert {reason.code.value for (reason,) in unplaced.reasons.values()} == {"CandidateQuota"}
+    assert {reason.params["limit"] for (reason,) in unplaced.reasons.values()} == {8}
+
+
+def test_pool_50_smaller_machines_that_fit_the_quota_stay() -> None:
+    case = OfferedCluster(catalogue=(entry("s8", price=0.10), entry("s4")))
+    case.quota = {"cpu": 7}
+    plan, _ = case.waiting(4, 1, 4).decided()
+    assert case.bought(plan) == {"s4": 1}
+
+
+def test_pool_50_hand_made_groups_share_the_quota_of_their_vendor() -> None:
+    case = OfferedCluster(catalogue=(entry("s4"),)).waiting(8, 1, 4)
+    template = case.groups_of_pools()[1][0].template
+    case.group("h", max=1, template=template, price=0.18, currency="EUR")
+    case.quota = {"nodes": 1}
+    plan, _ = case.decided()
+    assert case.bought(plan) == {"h": 1}
+
+
+def test_pool_50_machines_that_the_vendor_has_not_made_yet_use_the_quota() -> None:
+    case = OfferedCluster(catalogue=(entry("s4"), entry("s2"))).opened("s2").waiting(4, 1, 4)
+    (choice,) = case.existing
+    case.quota, case.missing = {"nodes": 1}, {choice: 1}
+    assert case.bought(case.decided()[0]) == {}
+    case.quota = {"nodes": 2}
+    assert case.bought(case.decided()[0]) == {"s2": 1}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("s4", {"s2": 4}), ("s8", {"s4": 2})])
+def test_pool_50_refusal_for_a_quota_holds_machines_of_that_size_and_larger(
+    name: str, expected: dict[str, int]
+) -> None:
+    case = OfferedCluster(catalogue=(entry("s2"), entry("s4"), entry("s8", price=0.2)))
+    names = {title(group): group.id for group in case.waiting(8, 1, 4).groups_of_pools()[1]}
+    failed = Backoff(300.0, NOW + 300, NOW - 1, cls="QuotaExceeded", code="412")
+    memory = Memory(groups={names[name]: GroupMemory(backoff=failed)})
+    plan, _ = case.decided(memory)
+    assert case.bought(plan) == expected
+    later = NOW + Options().node_group_backoff_reset_timeout + 1
+    assert case.bought(case.decided(memory, now=later)[0]) == {"s8": 1}
+
+
+def test_pool_50_refusal_for_a_quota_concerns_its_market_only() -> None:
+    case = OfferedCluster(pool(requirements=BOTH), catalogue=(entry("s4", spot_price=0.1),))
+    names = {title(group): group.id for group in case.waiting(4, 1, 4).groups_of_pools()[1]}
+    failed = Backoff(300.0, NOW + 300, NOW - 1, cls="QuotaExceeded")
+    memory = Memory(groups={names["s4/z1/spot"]: GroupMemory(backoff=failed)})
+    assert case.bought(case.decided(memory)[0]) == {"s4": 1}
+
+
 def test_schedules_with_a_minimum_for_all_groups_leave_managed_groups_alone() -> None:
     case, memory = empty_groups(60.0, 60.0)
     case.policy["schedules"] = (Schedule("day", "* * * * *", 120.0, min=3),)
