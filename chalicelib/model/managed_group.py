@@ -13,6 +13,11 @@ from typing import Any
 import msgspec
 
 PREFIX = "osc-"
+NOT_IN_POLICY, NAME_TAKEN = "NotInPolicy", "NameTaken"
+MANAGED_CHANGED, COPY_SOURCE_GONE = "ManagedChanged", "CopySourceGone"
+"""Codes of Outscaler's own refusals: the policy does not allow what an operation asks for; a group
+has the name of an own one and not its mark; an own group is not what it was made as; what a
+declaration copies is gone."""
 _CLUSTER_DIGITS, _DIGEST_DIGITS, _MARK_DIGITS = 6, 10, 10
 _LONGEST_DECLARATION = 16
 _NAME = re.compile(r"osc-[0-9a-f]{6}-([a-z0-9-]{1,16})-[0-9a-f]{10}\Z", re.ASCII)

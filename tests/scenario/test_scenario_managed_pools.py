@@ -18,7 +18,7 @@ from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.cherryservers.models import CherryDurations
 from infra.emulators.controllers import objects
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.models import Nodepool
+from infra.emulators.exoscale.models import Ending, Nodepool
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.vendor_common.fault_injection import VendorFault
@@ -258,6 +258,31 @@ def test_other_machine_type_is_bought_where_the_cheapest_is_sold_out(
     assert nodepools.calls(SCALE) == 1, "only for the size 0 of the one without machines"
     names = [node["metadata"]["name"] for node in nodepools.nodes()]
     assert len(names) == nodepools.machines()
+
+
+def test_nodepools_that_the_vendor_calls_invalid_are_tried_a_few_times_a_day(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    refusal = Ending(reason="unsupported", message="the image does not run on this type")
+    nodepools.account.zone.creation_endings = [refusal] * 1000
+    nodepools.run(thin=TWO_THIN)
+    nodepools.apply()
+
+    world.step(HOUR)
+
+    assert nodepools.calls(CREATE) == 3
+    assert len({*nodepools.growths()}) == 3
+    assert not nodepools.own()
+    code, said = nodepools.command("get", "pools", world.name)
+    assert code == 0
+    assert "the vendor refuses 3 machine types of general: unsupported" in " ".join(said.split())
+
+    world.step(8 * HOUR)
+
+    tried = nodepools.calls(CREATE)
+    assert 3 < tried <= 9
+    assert len({*nodepools.growths()}) == tried, "none of them twice"
 
 
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:recorded", "grow:polled"])

@@ -16,6 +16,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
 from chalicelib.plan.prices import MICRO
+from chalicelib.plan.state import backoff
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.empty_groups import closable
 from chalicelib.plan.state.managed_groups import declaration_of, is_candidate, open_groups
@@ -29,8 +30,9 @@ _UNITS = {"memory": _GIB, COST: MICRO}
 _OF_QUOTA = "QuotaExceeded"
 """Error class of providers/kit/errors.py for the account's limits."""
 MOST_NOT_JOINED = 3
-"""A declaration gets no new group while so many of its groups have nodes that did not join: the
-cause is then not the machine type, and the next type would be bought in vain."""
+"""A declaration gets no new group while so many of its groups have nodes that did not join, or so
+many of its machine types are refused alike: the cause is then not the machine type, and the next
+type would be tried in vain."""
 
 
 class DeclarationLimits:
@@ -101,6 +103,13 @@ class DeclarationLimits:
         planned = self._planned.get(declaration, {}).values()
         return max(0, self.pools[declaration].max_pools - existing - sum(map(bool, planned)))
 
+    def against_opening(self, declaration: str) -> Reason | None:
+        """Return why a declaration gets no further group, None if it may."""
+        if not self.may_open(declaration):
+            most = self.pools[declaration].max_pools
+            return Reason.of(ReasonCode.POOL_BUDGET, pool=declaration, max=most)
+        return self._stops.get(declaration)
+
     def is_new(self, group: NodeGroup) -> bool:
         """Return whether a group would have to be opened."""
         planned = self._planned.get(declaration_of(group), {})
@@ -116,11 +125,9 @@ class DeclarationLimits:
         refused = self._refused.get((group.provider, group.spot))
         if refused is not None and _cores(node) >= int(refused.params["limit"]):
             yield 0, refused
-        if self.is_new(group) and not self.may_open(declaration):
-            most = self.pools[declaration].max_pools
-            yield 0, Reason.of(ReasonCode.POOL_BUDGET, pool=declaration, max=most)
-        if self.is_new(group) and declaration in self._stops:
-            yield 0, self._stops[declaration]
+        closed = self.against_opening(declaration) if self.is_new(group) else None
+        if closed is not None:
+            yield 0, closed
         if declaration in self.closed:
             detail = "a further node would not be spread as asked"
             stop = Reason.of(ReasonCode.SPREAD_NOT_REACHED, pool=declaration, detail=detail)
@@ -280,19 +287,29 @@ def _refused_sizes(state: ClusterState) -> dict[tuple[str, bool], Reason]:
 
 
 def _stops(state: ClusterState) -> dict[str, Reason]:
-    """Return why a declaration gets no new group, of those with MOST_NOT_JOINED failed groups."""
-    ends: dict[str, list[float]] = {}
+    """Return why a declaration gets no new group: MOST_NOT_JOINED of its groups have nodes that did
+    not join, or the vendor has refused so many of its machine types with the same code."""
+    ends: dict[tuple[str, str], dict[str, float]] = {}
     reset_time = state.options.node_group_backoff_reset_timeout
     for group in state.groups.values():
-        failed = group.memory.backoff
-        if group.group.managed is not None and failed is not None and failed.code == NOT_JOINED:
-            ends.setdefault(declaration_of(group.group), []).append(failed.last_failed + reset_time)
-    return {
-        declaration: Reason.of(
-            ReasonCode.GROUP_BACKOFF,
-            until=sorted(until)[-MOST_NOT_JOINED],
-            error=f"nodes of {len(until)} groups of {declaration} did not join in time",
-        )
-        for declaration, until in ends.items()
-        if len(until) >= MOST_NOT_JOINED
-    }
+        failed, managed = group.memory.backoff, group.group.managed
+        if failed is None or managed is None or failed.last_failed + reset_time < state.now:
+            continue
+        choice, code = managed.choice, failed.code
+        if code == NOT_JOINED:
+            kind = group.id
+        elif backoff.refuses_machine(failed.cls, code):
+            kind = choice.instance_type
+        else:
+            continue
+        of_kind = ends.setdefault((choice.declaration, code), {})
+        of_kind[kind] = max(failed.last_failed + reset_time, of_kind.get(kind, 0.0))
+    stops = {}
+    for (declaration, code), until in sorted(ends.items()):
+        error = f"nodes of {len(until)} groups of {declaration} did not join in time"
+        if code != NOT_JOINED:
+            error = f"the vendor refuses {len(until)} machine types of {declaration}: {code}"
+        if len(until) >= MOST_NOT_JOINED:
+            end = sorted(until.values())[-MOST_NOT_JOINED]
+            stops[declaration] = Reason.of(ReasonCode.GROUP_BACKOFF, until=end, error=error)
+    return stops

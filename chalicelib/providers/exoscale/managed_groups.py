@@ -10,7 +10,13 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.catalogue import CatalogueEntry
-from chalicelib.model.managed_group import PREFIX, MachineChoice, Managed, is_own_name
+from chalicelib.model.managed_group import (
+    NAME_TAKEN,
+    PREFIX,
+    MachineChoice,
+    Managed,
+    is_own_name,
+)
 from chalicelib.policy.settings.managed_pools import ManagedPool, Market
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds
 from chalicelib.providers.exoscale.decoding import (
@@ -39,9 +45,6 @@ from chalicelib.providers.kit.managed_pools import (
 from chalicelib.providers.kit.node_template import GroupTemplate
 
 _OWN_LABELS = frozenset({MARK, POOL_LABEL, MARKET_LABEL})
-NAME_TAKEN, MANAGED_CHANGED = "NameTaken", "ManagedChanged"
-"""Codes of errors: a Nodepool has the name of an own group and not its mark; an own group is not
-what it was made as."""
 SECOND = "a second group of this name exists, which is used"
 _DESCRIPTION = "made by Outscaler for managed pool {}"
 

@@ -18,6 +18,7 @@ from chalicelib.model.catalogue import CatalogueEntry
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.group import Instance, InstanceState, NodeGroup, Pool
 from chalicelib.model.managed_group import (
+    NOT_IN_POLICY,
     PREFIX,
     MachineChoice,
     Managed,
@@ -50,8 +51,6 @@ MARKET_LABEL = "outscaler.dev/market"
 """Label of nodes: on-demand or spot."""
 KERNEL_SHARE = 0.03
 """Part of a machine's memory that its kernel keeps, until a node of the type has shown it."""
-NOT_IN_POLICY = "NotInPolicy"
-"""Code of an error: the policy does not allow what an operation asks for."""
 MISSING = "no catalogue has been read yet"
 DECLARATION_GONE = "its declaration is gone"
 OTHER_DEFINITION = "its declaration says something else of its nodes now"

@@ -478,6 +478,55 @@ def test_pool_opens_nothing_after_three_groups_whose_nodes_did_not_join(
         assert case.decided(after, now=later)[0].scale_ups
 
 
+def refused(case: OfferedCluster, *names: str, code: str = "400", ago: float = 60.0) -> Memory:
+    """The vendor has refused these types as invalid, with one code or with one code each."""
+    titles = {title(group): group.id for group in case.groups_of_pools()[1]}
+    groups = {}
+    for number, name in enumerate(names):
+        failed = Backoff(
+            *(300.0, NOW - ago + 86400.0, NOW - ago),
+            cls="InvalidRequest",
+            code=code.format(number),
+        )
+        groups[titles[name]] = GroupMemory(backoff=failed)
+    return Memory(groups=groups)
+
+
+REFUSED = {
+    "two types": (("s2", "s4"), "400", 60.0, True),
+    "three types": (("s2", "s4", "c4"), "400", 60.0, False),
+    "one type in three zones": (("s4", "s4/z2", "s4/z3"), "400", 60.0, True),
+    "three codes": (("s2", "s4", "c4"), "40{}", 60.0, True),
+    "own code": (("s2", "s4", "c4"), "NameTaken", 60.0, True),
+    "long ago": (("s2", "s4", "c4"), "400", 10_900.0, True),
+}
+
+
+@pytest.mark.parametrize(("names", "code", "ago", "is_opened"), REFUSED.values(), ids=REFUSED)
+def test_pool_opens_nothing_after_three_types_that_the_vendor_refuses_alike(
+    names: tuple[str, ...], code: str, ago: float, is_opened: bool
+) -> None:
+    case = OfferedCluster(catalogue=entries("z1", "z2", "z3")).waiting(4, 1, 4)
+    memory = refused(case, *names, code=code, ago=ago)
+    plan, after = case.decided(memory)
+    assert bool(plan.scale_ups) is is_opened
+    assert not {growth.group for growth in plan.scale_ups} & memory.groups.keys()
+    kept = {name: after.groups[name].backoff for name in memory.groups}
+    assert kept == {name: known.backoff for name, known in memory.groups.items()}
+    if not is_opened:
+        (unplaced,) = plan.unschedulable
+        assert "the vendor refuses 3 machine types of general: 400" in str(unplaced.reasons)
+        later = NOW + Options().node_group_backoff_reset_timeout
+        (growth,) = case.decided(after, now=later)[0].scale_ups
+        assert growth.group not in memory.groups
+
+
+def test_open_groups_of_a_pool_whose_new_types_are_refused_grow_on() -> None:
+    case = OfferedCluster().waiting(4, 1, 8).opened("s8")
+    plan, _ = case.decided(refused(case, "s2", "s4", "c4"))
+    assert case.bought(plan) == {"s8": 1}
+
+
 def test_machines_that_never_join_are_bought_of_three_types_in_six_hours() -> None:
     case, memory = OfferedCluster(catalogue=entries("z1")).waiting(4, 1, 4), Memory()
     choices = {name: offer.group.choice for name, offer in case.managed().candidates.items()}
