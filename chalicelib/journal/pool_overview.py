@@ -139,4 +139,4 @@ def _held(
         return sentence(reason)
     declared = limiter.declared
     closed = declared.against_opening(pool.name) if declared is not None else None
-    return sentence(closed) if closed is not None else ""
+    return sentence(closed) if closed is not None else selection.warning

@@ -51,9 +51,10 @@ class Managed(msgspec.Struct, frozen=True, omit_defaults=True):
 class PoolSelection(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the vendor's catalogue leaves of a declaration. offered: types in all zones and markets.
     failed: requirement -> how many fail there first. candidates: how many meet all. read_at: when
-    the catalogue was read, epoch seconds, 0.0: never. problem: why nothing may be opened. quota:
-    what the provider's account may still have, by resource of a declaration's limits, memory in
-    bytes; a resource without a known quota is absent."""
+    the catalogue was read, epoch seconds, 0.0: never. problem: why nothing may be opened. warning:
+    what is wrong although groups may be opened. quota: what the provider's account may still have,
+    by resource of a declaration's limits, memory in bytes; a resource without a known quota is
+    absent."""
 
     declaration: str
     provider: str
@@ -63,6 +64,7 @@ class PoolSelection(msgspec.Struct, frozen=True, omit_defaults=True):
     currency: str = ""
     read_at: float = 0.0
     problem: str = ""
+    warning: str = ""
     quota: dict[str, int] = {}
 
 

@@ -132,6 +132,8 @@ def observe(
         raise Transient(f"own Nodepools are not known: {zone.no_clusters or 'no SKS cluster'}")
     candidates = builder.candidates(managed, zone.clusters)
     sold = managed.selections(builder.quota())
+    for warning in sorted({selection.warning for selection in sold} - {""}):
+        builder.warn("", warning)
     return Observation(groups, tuple(builder.gaps), candidates, sold)
 
 
@@ -661,8 +663,10 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             for id_, kind in self._types.items()
             if kind is not None
         }
-        stored, setting = managed.shelf.last(), self._settings.sks_cluster
-        originals = {pool.name: copied(pool, clusters, setting) for pool in managed.pools}
+        stored = managed.shelf.last()
+        originals = {
+            pool.name: copied(pool, clusters, self._settings, managed) for pool in managed.pools
+        }
         of_pool = {each.pool.group_id: each for each in own}
         marked = []
         for group in groups:
@@ -699,9 +703,7 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             return ()
         used = {nodepool.name for cluster in clusters for nodepool in cluster.nodepools}
         settings = self._settings
-        originals = {
-            pool.name: copied(pool, clusters, settings.sks_cluster) for pool in managed.pools
-        }
+        originals = {pool.name: copied(pool, clusters, settings, managed) for pool in managed.pools}
         groups = []
         for name, candidate in managed.candidates.items():
             original = originals[candidate.pool.name]

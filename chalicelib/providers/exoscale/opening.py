@@ -114,7 +114,7 @@ def _verify(context: ExoscaleContext, nodepool: Nodepool, candidate: GroupCandid
 
 def _original(context: ExoscaleContext, candidate: GroupCandidate) -> OriginalNodepool | str:
     """Return the Nodepool that a group is a copy of, or why it cannot be copied."""
-    return copied(candidate.pool, context.listed.get(), context.settings.sks_cluster)
+    return copied(candidate.pool, context.listed.get(), context.settings, context.managed)
 
 
 def _open(context: ExoscaleContext, operation: Operation, candidate: GroupCandidate) -> Outcome:

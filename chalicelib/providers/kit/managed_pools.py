@@ -93,12 +93,14 @@ def cluster_uid(kube: KubeLists | None) -> str:
 class CopySource(msgspec.Struct, frozen=True):
     """What a declaration copies from a group or definition. definition: what makes its nodes
     different, by the names of its keys. zones: where it has its machines. disk_gib: size of the
-    system disk where it has a price of its own. problem: why it cannot be copied."""
+    system disk where it has a price of its own. problem: why it cannot be copied. warning: what is
+    wrong with it."""
 
     definition: dict[str, Any] = {}
     zones: tuple[str, ...] = ()
     disk_gib: int = 0
     problem: str = ""
+    warning: str = ""
 
 
 class GroupCandidate(msgspec.Struct, frozen=True):
@@ -166,6 +168,7 @@ class ManagedPools:
                 selection.failed,
                 len(selection.machines),
                 problem=self.source_of(pool).problem or self._why_no_catalogue(),
+                warning=self.source_of(pool).warning,
                 quota=dict(quota),
             )
             if stored is not None:

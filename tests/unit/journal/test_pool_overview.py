@@ -93,6 +93,14 @@ def test_problem_of_a_catalogue_holds_a_declaration() -> None:
     assert seen(case, selections=()).held == "the provider was not read"
 
 
+def test_warning_of_a_declaration_is_shown_while_it_can_buy() -> None:
+    case = OfferedCluster()
+    (selection,) = case.managed().selections()
+    warned = msgspec.structs.replace(selection, warning="workers is gone")
+    row = seen(case, selections=(warned,))
+    assert (row.held, row.next_machine) == ("workers is gone", "s2 z1 on-demand")
+
+
 def test_overview_of_an_earlier_release_has_no_pools() -> None:
     stored = msgspec.json.encode([NOW, [], [], 0, "EUR", None])
     assert msgspec.json.decode(stored, type=ClusterOverview).pools == ()
