@@ -121,13 +121,19 @@ def declaration_in_name(name: str) -> str:
     return parts[1] if parts is not None else ""
 
 
+def name_in_mark(cluster: str, mark: str) -> str:
+    """Return the name of the group that bears a mark which Outscaler has set for the cluster; ""
+    for another text. cluster: see ManagedGroup."""
+    parts = _MARK.match(mark)
+    if parts is None or parts[1] != _digits_of(cluster, _MARK_DIGITS):
+        return ""
+    return f"{PREFIX}{_digits_of(cluster, _CLUSTER_DIGITS)}-{parts[2]}-{parts[3]}"
+
+
 def is_own_mark(cluster: str, name: str, mark: str) -> bool:
     """Return whether a group with this name bears a mark that Outscaler has set for the cluster.
     cluster: see ManagedGroup."""
-    parts = _MARK.match(mark)
-    if parts is None or parts[1] != _digits_of(cluster, _MARK_DIGITS):
-        return False
-    return name == f"{PREFIX}{_digits_of(cluster, _CLUSTER_DIGITS)}-{parts[2]}-{parts[3]}"
+    return bool(name) and name == name_in_mark(cluster, mark)
 
 
 def declaration_in(mark: str) -> str:

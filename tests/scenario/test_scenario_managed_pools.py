@@ -318,6 +318,29 @@ def test_lost_answer_of_a_creation_leaves_one_nodepool(nodepools: ManagedNodepoo
     assert not world.operations()
 
 
+def test_outage_of_the_list_of_sks_clusters_neither_buys_nor_deletes(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    nodepools.run(**SHAPES)
+    nodepools.apply()
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+    own, known, growths = nodepools.own(), nodepools.targets(), nodepools.growths()
+
+    faults = nodepools.account.server.faults
+    faults.next(VendorFault.SERVER_ERROR, on="list-sks-clusters", times=-1)
+    world.step(30 * MINUTE)
+
+    assert nodepools.targets() == known
+    faults.clear()
+    world.step(10 * MINUTE)
+    assert nodepools.own() == own == nodepools.targets()
+    assert nodepools.growths() == growths
+    assert not world.operations()
+    assert not world.pending()
+
+
 def test_shadow_mode_shows_what_it_would_open_and_opens_nothing(
     nodepools: ManagedNodepools,
 ) -> None:

@@ -18,6 +18,7 @@ from chalicelib.model.managed_group import (
     Managed,
     ManagedGroup,
     is_own_name,
+    name_in_mark,
 )
 from chalicelib.policy.settings.managed_pools import ManagedPool, Market
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
@@ -32,6 +33,7 @@ from chalicelib.providers.exoscale.decoding import (
     SksCluster,
 )
 from chalicelib.providers.exoscale.node_template import make_template
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames
 from chalicelib.providers.exoscale.zone import DELETING, ExoscalePool, Zone
 from chalicelib.providers.kit.errors import InvalidRequest
 from chalicelib.providers.kit.managed_pools import (
@@ -287,6 +289,21 @@ def with_own_names(zone: Zone, managed: ManagedPools) -> tuple[Zone, tuple[OwnPo
     named = {pool.id: pool for pool in pools}
     own = tuple(msgspec.structs.replace(each, pool=named[each.pool.id]) for each in own)
     return msgspec.structs.replace(zone, pools=pools), own
+
+
+def with_names_of_nodes(zone: Zone, names: ExoscaleGroupNames, managed: ManagedPools) -> Zone:
+    """Return the zone in which own groups have the names that the marks of their nodes give,
+    because no Nodepool could be read. Raises Transient."""
+    pools: list[ExoscalePool] = []
+    used: set[str] = set()
+    for pool in zone.pools:
+        nodes = map(names.node_of, zone.machines(pool) if pool.is_sks else ())
+        marks = {node.labels.get(MARK, "") for node in nodes if node is not None}
+        own = {name_in_mark(managed.cluster, mark) for mark in marks} - {"", *used}
+        own_name = min(own, default="")
+        used.add(own_name)
+        pools.append(msgspec.structs.replace(pool, own_name=own_name))
+    return msgspec.structs.replace(zone, pools=tuple(pools))
 
 
 def choice_of_nodepool(

@@ -49,6 +49,7 @@ from chalicelib.providers.exoscale.managed_groups import (
     is_foreign,
     managed_of,
     own_bounds,
+    with_names_of_nodes,
     with_own_names,
 )
 from chalicelib.providers.exoscale.node_template import make_template, type_of
@@ -62,7 +63,7 @@ from chalicelib.providers.exoscale.zone import (
     read_zone,
 )
 from chalicelib.providers.kit.base import Observation
-from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Transient
+from chalicelib.providers.kit.errors import InvalidRequest, ProviderError
 from chalicelib.providers.kit.group_builder import (
     GroupBuilder,
     instance_state,
@@ -102,6 +103,8 @@ def observe(
     if zone.clusters is not None:
         listed.note(zone.clusters)
     zone, own = with_own_names(zone, managed)
+    if managed.pools and zone.clusters is None:
+        zone = with_names_of_nodes(zone, unchecked, managed)
     names = unchecked.knowing(zone.ids_by_name)
     selector = _ExoscaleSelector(zone, settings, zone.nodes_by_pool(names), own, managed)
     selections = selector.select()
@@ -110,7 +113,9 @@ def observe(
         builder.warn(name, warning)
     builder.gaps += [MissingData(f"provider/{PROVIDER}", doubt) for doubt in zone.doubts]
     if zone.no_clusters and (
-        settings.sks_cluster or any(selection.pool.is_sks for selection in selections)
+        managed.pools
+        or settings.sks_cluster
+        or any(selection.pool.is_sks for selection in selections)
     ):
         builder.gaps.append(
             MissingData(
@@ -126,10 +131,8 @@ def observe(
     )
     clusters = zone.clusters or ()
     groups = builder.with_marks(groups, own, managed, clusters)
-    if not managed.pools:
+    if not managed.pools or zone.clusters is None:
         return Observation(groups, tuple(builder.gaps))
-    if zone.clusters is None:
-        raise Transient(f"own Nodepools are not known: {zone.no_clusters or 'no SKS cluster'}")
     candidates = builder.candidates(managed, zone.clusters)
     sold = managed.selections(builder.quota())
     for warning in sorted({selection.warning for selection in sold} - {""}):
@@ -370,7 +373,7 @@ class _ExoscaleSelector:
         """Return the groups, those of the policy's entries first and in their order."""
         self._resolve_entries()
         for pool in self._pools:
-            if pool.id in self._own:
+            if pool.own_name or pool.id in self._own:
                 self._chosen[pool.id] = ExoscaleSelection(pool, own_bounds(pool))
         self._discover()
         return tuple(self._chosen.values())

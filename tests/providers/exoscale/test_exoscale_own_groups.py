@@ -422,6 +422,57 @@ def test_declarations_whose_names_begin_alike_keep_their_groups_apart() -> None:
         assert (seen.managed.retiring, seen.managed.choice.declaration) == ("", name)
 
 
+# -- the SKS clusters cannot be read
+
+
+def test_instance_pools_are_scaled_while_sks_clusters_cannot_be_read() -> None:
+    bench = ready()
+    group, hand_made = created(bench, 2), bench.zone.add_pool("db", size=1)
+    before = {seen.id: seen for seen in observed(bench).groups}
+    assert before.keys() == {group.id, web(bench).pool.id, hand_made.id}
+    bench.deny("list-sks-clusters")
+    seen = observed(bench)
+    groups = {other.id: other for other in seen.groups}
+    assert groups.keys() == before.keys(), "none looks deleted or is a new one"
+    assert groups[hand_made.id] == before[hand_made.id]
+    for name in (group.id, web(bench).pool.id):
+        assert "list-sks-clusters" in groups[name].error
+        assert groups[name].target == before[name].target
+        assert {instance.id for instance in groups[name].instances} == {
+            instance.id for instance in before[name].instances
+        }
+    assert (seen.candidates, seen.selections) == ((), ())
+    (gap,) = [gap for gap in seen.gaps if gap.kind == "provider/exoscale"]
+    assert "SKS clusters could not be read" in gap.detail
+    assert not gap.unread_provider, "some of its groups could be read"
+    growing = order(bench, OperationKind.SCALE_UP, hand_made.id, 1, 2)
+    assert isinstance(carried_out(bench, growing), Succeeded)
+    assert hand_made.size == 2
+
+
+@pytest.mark.parametrize("mark", ["0000000000.general.0123456789", "x", ""])
+def test_unread_group_without_our_mark_on_its_nodes_has_no_own_name(mark: str) -> None:
+    bench = ready()
+    group = created(bench, 1)
+    made = named(bench, group.id)[0]
+    made.labels = {**made.labels, "outscaler.dev/managed": mark}
+    bench.deny("list-sks-clusters")
+    groups = {other.id: other for other in observed(bench).groups}
+    assert groups.keys() == {made.pool.id, web(bench).pool.id}
+    assert all(other.error for other in groups.values())
+
+
+def test_two_unread_groups_with_one_mark_are_two_groups() -> None:
+    bench = ready()
+    group = created(bench, 1)
+    twin = bench.add_nodepool(group.id, size=1, type=LARGE, cluster="prod")
+    twin.labels = dict(named(bench, group.id)[0].labels)
+    bench.deny("list-sks-clusters")
+    names = [other.id for other in observed(bench).groups]
+    assert len(names) == len(set(names)) == 3
+    assert group.id in names
+
+
 # -- the copied group is gone
 
 
