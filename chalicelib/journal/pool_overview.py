@@ -9,7 +9,7 @@ import msgspec
 
 from chalicelib.model.managed_group import PoolSelection
 from chalicelib.model.overview import PoolOverview
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import Reason
 from chalicelib.plan.scale_up.candidate_groups import why_skipped
 from chalicelib.plan.scale_up.scale_up_limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
@@ -138,7 +138,5 @@ def _held(
     if reason is not None:
         return sentence(reason)
     declared = limiter.declared
-    if declared is not None and not declared.may_open(pool.name):
-        budget = Reason.of(ReasonCode.POOL_BUDGET, pool=pool.name, max=pool.max_pools)
-        return sentence(budget)
-    return ""
+    closed = declared.against_opening(pool.name) if declared is not None else None
+    return sentence(closed) if closed is not None else selection.warning

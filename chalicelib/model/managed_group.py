@@ -13,6 +13,11 @@ from typing import Any
 import msgspec
 
 PREFIX = "osc-"
+NOT_IN_POLICY, NAME_TAKEN = "NotInPolicy", "NameTaken"
+MANAGED_CHANGED, COPY_SOURCE_GONE = "ManagedChanged", "CopySourceGone"
+"""Codes of Outscaler's own refusals: the policy does not allow what an operation asks for; a group
+has the name of an own one and not its mark; an own group is not what it was made as; what a
+declaration copies is gone."""
 _CLUSTER_DIGITS, _DIGEST_DIGITS, _MARK_DIGITS = 6, 10, 10
 _LONGEST_DECLARATION = 16
 _NAME = re.compile(r"osc-[0-9a-f]{6}-([a-z0-9-]{1,16})-[0-9a-f]{10}\Z", re.ASCII)
@@ -51,7 +56,10 @@ class Managed(msgspec.Struct, frozen=True, omit_defaults=True):
 class PoolSelection(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the vendor's catalogue leaves of a declaration. offered: types in all zones and markets.
     failed: requirement -> how many fail there first. candidates: how many meet all. read_at: when
-    the catalogue was read, epoch seconds, 0.0: never. problem: why nothing may be opened."""
+    the catalogue was read, epoch seconds, 0.0: never. problem: why nothing may be opened. warning:
+    what is wrong although groups may be opened. quota: what the provider's account may still have,
+    by resource of a declaration's limits, memory in bytes; a resource without a known quota is
+    absent."""
 
     declaration: str
     provider: str
@@ -61,6 +69,8 @@ class PoolSelection(msgspec.Struct, frozen=True, omit_defaults=True):
     currency: str = ""
     read_at: float = 0.0
     problem: str = ""
+    warning: str = ""
+    quota: dict[str, int] = {}
 
 
 class ManagedGroup(msgspec.Struct, frozen=True):
@@ -116,13 +126,19 @@ def declaration_in_name(name: str) -> str:
     return parts[1] if parts is not None else ""
 
 
+def name_in_mark(cluster: str, mark: str) -> str:
+    """Return the name of the group that bears a mark which Outscaler has set for the cluster; ""
+    for another text. cluster: see ManagedGroup."""
+    parts = _MARK.match(mark)
+    if parts is None or parts[1] != _digits_of(cluster, _MARK_DIGITS):
+        return ""
+    return f"{PREFIX}{_digits_of(cluster, _CLUSTER_DIGITS)}-{parts[2]}-{parts[3]}"
+
+
 def is_own_mark(cluster: str, name: str, mark: str) -> bool:
     """Return whether a group with this name bears a mark that Outscaler has set for the cluster.
     cluster: see ManagedGroup."""
-    parts = _MARK.match(mark)
-    if parts is None or parts[1] != _digits_of(cluster, _MARK_DIGITS):
-        return False
-    return name == f"{PREFIX}{_digits_of(cluster, _CLUSTER_DIGITS)}-{parts[2]}-{parts[3]}"
+    return bool(name) and name == name_in_mark(cluster, mark)
 
 
 def declaration_in(mark: str) -> str:

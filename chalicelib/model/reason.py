@@ -391,6 +391,17 @@ class ReasonCode(StrEnum):
             "pools prune CLUSTER`"
         ),
     )
+    CANDIDATE_QUOTA = ReasonRow(
+        "CandidateQuota",
+        "the quota of its vendor has no room for it",
+        detail="{detail}",
+        tally="quota of the vendor",
+        at_maximum=True,
+        meaning=(
+            "ask the vendor for a larger quota; the text has what is left of it, or which machines "
+            "the vendor has refused"
+        ),
+    )
     CANDIDATE_DOMINATED = ReasonRow(
         "CandidateDominated",
         "another machine of its managed pool has at least the room at no higher price",

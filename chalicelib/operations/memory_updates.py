@@ -141,7 +141,7 @@ def _scaled_up(
 
 
 def _not_scaled_up(
-    operation: Operation,  # noqa: ARG001
+    operation: Operation,
     failure: Failed,
     options: Options,
     now: float,
@@ -154,6 +154,9 @@ def _not_scaled_up(
             memory.backoff, now, options, failure.error_class, failure.code, failure.message
         )
         until = max(failed.until, now + failure.retry_after)
+        opens = operation.spec.choice is not None and operation.spec.from_size == 0
+        if opens and backoff.refuses_machine(failure.error_class, failure.code):
+            until = max(until, now + backoff.REFUSED_FOR)
         return msgspec.structs.replace(
             memory, backoff=msgspec.structs.replace(failed, until=until), failed_early=0
         )

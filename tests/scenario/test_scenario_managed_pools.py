@@ -23,7 +23,7 @@ from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.cherryservers.models import CherryDurations
 from infra.emulators.controllers import objects
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.models import Nodepool
+from infra.emulators.exoscale.models import Ending, Nodepool
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.vendor_common.fault_injection import VendorFault
@@ -277,6 +277,31 @@ def test_other_machine_type_is_bought_where_the_cheapest_is_sold_out(
     assert len(names) == nodepools.machines()
 
 
+def test_nodepools_that_the_vendor_calls_invalid_are_tried_a_few_times_a_day(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    refusal = Ending(reason="unsupported", message="the image does not run on this type")
+    nodepools.account.zone.creation_endings = [refusal] * 1000
+    nodepools.run(thin=TWO_THIN)
+    nodepools.apply()
+
+    world.step(HOUR)
+
+    assert nodepools.calls(CREATE) == 3
+    assert len({*nodepools.growths()}) == 3
+    assert not nodepools.own()
+    code, said = nodepools.command("get", "pools", world.name)
+    assert code == 0
+    assert "the vendor refuses 3 machine types of general: unsupported" in " ".join(said.split())
+
+    world.step(8 * HOUR)
+
+    tried = nodepools.calls(CREATE)
+    assert 3 < tried <= 9
+    assert len({*nodepools.growths()}) == tried, "none of them twice"
+
+
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:recorded", "grow:polled"])
 def test_killed_function_leaves_one_nodepool(nodepools: ManagedNodepools, place: str) -> None:
     world = nodepools.world
@@ -308,6 +333,29 @@ def test_lost_answer_of_a_creation_leaves_one_nodepool(nodepools: ManagedNodepoo
     assert nodepools.machines() == 2
     assert nodepools.calls(CREATE) == 1
     assert not world.operations()
+
+
+def test_outage_of_the_list_of_sks_clusters_neither_buys_nor_deletes(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    nodepools.run(**SHAPES)
+    nodepools.apply()
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+    own, known, growths = nodepools.own(), nodepools.targets(), nodepools.growths()
+
+    faults = nodepools.account.server.faults
+    faults.next(VendorFault.SERVER_ERROR, on="list-sks-clusters", times=-1)
+    world.step(30 * MINUTE)
+
+    assert nodepools.targets() == known
+    faults.clear()
+    world.step(10 * MINUTE)
+    assert nodepools.own() == own == nodepools.targets()
+    assert nodepools.growths() == growths
+    assert not world.operations()
+    assert not world.pending()
 
 
 def test_shadow_mode_shows_what_it_would_open_and_opens_nothing(

@@ -16,9 +16,15 @@ from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
 from chalicelib.plan.prices import MICRO
+from chalicelib.plan.state import backoff
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.empty_groups import closable
-from chalicelib.plan.state.managed_groups import declaration_of, is_candidate, open_groups
+from chalicelib.plan.state.managed_groups import (
+    MOST_IN_VAIN,
+    declaration_of,
+    is_candidate,
+    open_groups,
+)
 from chalicelib.plan.state.scale_up_requests import NOT_JOINED
 from chalicelib.policy.settings.managed_pools import ManagedPool
 
@@ -26,9 +32,8 @@ _GIB = 2**30
 COST = "costPerHour"
 _UNITS = {"memory": _GIB, COST: MICRO}
 """What a limit's amount is multiplied by; of other resources: 1."""
-MOST_NOT_JOINED = 3
-"""A declaration gets no new group while so many of its groups have nodes that did not join: the
-cause is then not the machine type, and the next type would be bought in vain."""
+_OF_QUOTA = "QuotaExceeded"
+"""Error class of providers/kit/errors.py for the account's limits."""
 
 
 class DeclarationLimits:
@@ -47,11 +52,23 @@ class DeclarationLimits:
         self._stops = _stops(state)
         # group -> one of its nodes, and what that counts; the same for all copies
         self._amounts_of: dict[str, tuple[Node, dict[str, int]]] = {}
+        self._quota_left: dict[str, dict[str, int]] = {}  # provider -> resource -> amount
         for group in state.groups.values():
             if group.template is not None and group.target > 0:
                 self.take(group.template.node, group.group, group.target)
             elif group.target > 0 and group.nodes:
                 self.take(group.nodes[0], group.group, group.target)
+        self._refused = _refused_sizes(state)
+        self._quotas = {
+            selection.provider: dict(selection.quota)
+            for selection in state.snapshot.selections
+            if selection.quota
+        }
+        self._quota_left = {name: dict(quota) for name, quota in self._quotas.items()}
+        for group in state.groups.values() if self._quotas else ():
+            uncreated = group.target - len(group.group.instances)
+            if group.template is not None and uncreated > 0:
+                self._take_quota(group.template.node, group.group, uncreated)
 
     def copy(self) -> DeclarationLimits:
         """Return a copy for trial calculations."""
@@ -59,10 +76,12 @@ class DeclarationLimits:
         other._used = {name: dict(used) for name, used in self._used.items()}
         other.closed = set(self.closed)
         other._planned = {name: dict(planned) for name, planned in self._planned.items()}
+        other._quota_left = {name: dict(left) for name, left in self._quota_left.items()}
         return other
 
     def take(self, node: Node, group: NodeGroup, nodes: int) -> None:
         """Use room for nodes like this one, or give it back for a negative number."""
+        self._take_quota(node, group, nodes)
         declaration = declaration_of(group)
         used = self._used.get(declaration)
         if used is None:
@@ -74,11 +93,23 @@ class DeclarationLimits:
             planned = self._planned.setdefault(declaration, {})
             planned[group.id] = planned.get(group.id, 0) + nodes
 
+    def _take_quota(self, node: Node, group: NodeGroup, nodes: int) -> None:
+        left = self._quota_left.get(group.provider, {})
+        for resource in left:
+            left[resource] -= self._amounts(node, group).get(resource, 0) * nodes
+
     def may_open(self, declaration: str) -> int:
         """Return how many more groups a declaration may have."""
         existing = len(self._existing.get(declaration, ())) - self._closable.get(declaration, 0)
         planned = self._planned.get(declaration, {}).values()
         return max(0, self.pools[declaration].max_pools - existing - sum(map(bool, planned)))
+
+    def against_opening(self, declaration: str) -> Reason | None:
+        """Return why a declaration gets no further group, None if it may."""
+        if not self.may_open(declaration):
+            most = self.pools[declaration].max_pools
+            return Reason.of(ReasonCode.POOL_BUDGET, pool=declaration, max=most)
+        return self._stops.get(declaration)
 
     def is_new(self, group: NodeGroup) -> bool:
         """Return whether a group would have to be opened."""
@@ -88,14 +119,16 @@ class DeclarationLimits:
     def rooms(self, group: NodeGroup, node: Node) -> Iterator[tuple[int, Reason]]:
         """Yield how many nodes of a group each limit leaves room for, with the reason why not
         more."""
+        yield from self._quota_rooms(group, node)
         declaration = declaration_of(group)
         if declaration not in self.pools:
             return
-        if self.is_new(group) and not self.may_open(declaration):
-            most = self.pools[declaration].max_pools
-            yield 0, Reason.of(ReasonCode.POOL_BUDGET, pool=declaration, max=most)
-        if self.is_new(group) and declaration in self._stops:
-            yield 0, self._stops[declaration]
+        refused = self._refused.get((group.provider, group.spot))
+        if refused is not None and _cores(node) >= int(refused.params["limit"]):
+            yield 0, refused
+        closed = self.against_opening(declaration) if self.is_new(group) else None
+        if closed is not None:
+            yield 0, closed
         if declaration in self.closed:
             detail = "a further node would not be spread as asked"
             stop = Reason.of(ReasonCode.SPREAD_NOT_REACHED, pool=declaration, detail=detail)
@@ -107,6 +140,17 @@ class DeclarationLimits:
             if amount > 0:
                 room = max(0, most - used[resource]) // amount
                 yield room, self._reason(declaration, resource)
+
+    def _quota_rooms(self, group: NodeGroup, node: Node) -> Iterator[tuple[int, Reason]]:
+        """Yield the same of the quotas of the vendor, which also hold for groups that somebody
+        else has made."""
+        for resource, left in self._quota_left.get(group.provider, {}).items():
+            amount = self._amounts(node, group).get(resource, 0)
+            if amount > 0:
+                limit = _in_units(self._quotas[group.provider][resource], _UNITS.get(resource, 1))
+                detail = f"{group.provider}: {resource} {limit} left before this plan"
+                reason = Reason.of(ReasonCode.CANDIDATE_QUOTA, limit=limit, detail=detail)
+                yield max(0, left) // amount, reason
 
     def shared(self, groups: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
         """Return the limits as of ResourceLimiter.shared. groups: each with a template."""
@@ -127,6 +171,19 @@ class DeclarationLimits:
                     for name, of_node in zip(names, amounts, strict=True)
                 )
                 limits.append((counts, max(0, most - self._used[declaration][resource])))
+        return limits + self._shared_quotas(groups)
+
+    def _shared_quotas(self, groups: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
+        limits = []
+        for provider, quota in sorted(self._quota_left.items()):
+            for resource, left in sorted(quota.items()):
+                counts = tuple(
+                    self._amounts(group.template.node, group.group).get(resource, 0)
+                    if group.group.provider == provider and group.template is not None
+                    else 0
+                    for group in groups
+                )
+                limits.append((counts, max(0, left)))
         return limits
 
     def weights(self, groups: Iterable[NodeGroupState]) -> list[int]:
@@ -165,7 +222,7 @@ class DeclarationLimits:
         price = self._prices.hourly(node, group) or 0.0
         return {
             "nodes": 1,
-            "cpu": math.ceil(source.get(CPU, 0) / 1000),
+            "cpu": _cores(node),
             "memory": source.get(MEMORY, 0),
             "gpus": next((source[name] for name in GPU_RESOURCES if source.get(name)), 0),
             COST: math.ceil(round(price * MICRO, 3)),
@@ -180,6 +237,10 @@ class DeclarationLimits:
             used=_in_units(self._used[declaration][resource], unit),
             max=_in_units(self._most[declaration][resource], unit),
         )
+
+
+def _cores(node: Node) -> int:
+    return math.ceil((node.capacity or node.allocatable).get(CPU, 0) / 1000)
 
 
 def _in_units(amount: int, unit: int) -> float:
@@ -205,20 +266,52 @@ def _most(pool: ManagedPool) -> dict[str, int]:
     }
 
 
+def _refused_sizes(state: ClusterState) -> dict[tuple[str, bool], Reason]:
+    """Return by provider and market, True for spot, why managed groups do not grow whose machines
+    have at least as many cores as `limit`: the vendor has refused such machines for a quota."""
+    refused: dict[tuple[str, bool], Reason] = {}
+    for group in state.groups.values():
+        failed, managed = group.memory.backoff, group.group.managed
+        if failed is None or failed.cls != _OF_QUOTA or not group.backed_off:
+            continue
+        if managed is None or group.template is None:
+            continue
+        cores = _cores(group.template.node)
+        market = group.group.provider, group.group.spot
+        if market not in refused or cores < int(refused[market].params["limit"]):
+            error = " ".join(filter(None, (failed.code, failed.message)))
+            detail = f"{managed.choice.machine} with {cores} cores was refused: {error}"
+            refused[market] = Reason.of(
+                ReasonCode.CANDIDATE_QUOTA, limit=cores, until=failed.until, detail=detail
+            )
+    return refused
+
+
 def _stops(state: ClusterState) -> dict[str, Reason]:
-    """Return why a declaration gets no new group, of those with MOST_NOT_JOINED failed groups."""
-    ends: dict[str, list[float]] = {}
+    """Return why a declaration gets no new group: MOST_IN_VAIN of its groups have nodes that did
+    not join, or the vendor has refused so many of its machine types with the same code."""
+    ends: dict[tuple[str, str], dict[str, float]] = {}
     reset_time = state.options.node_group_backoff_reset_timeout
     for group in state.groups.values():
-        failed = group.memory.backoff
-        if group.group.managed is not None and failed is not None and failed.code == NOT_JOINED:
-            ends.setdefault(declaration_of(group.group), []).append(failed.last_failed + reset_time)
-    return {
-        declaration: Reason.of(
-            ReasonCode.GROUP_BACKOFF,
-            until=sorted(until)[-MOST_NOT_JOINED],
-            error=f"nodes of {len(until)} groups of {declaration} did not join in time",
-        )
-        for declaration, until in ends.items()
-        if len(until) >= MOST_NOT_JOINED
-    }
+        failed, managed = group.memory.backoff, group.group.managed
+        if failed is None or managed is None:
+            continue
+        choice, code = managed.choice, failed.code
+        if code == NOT_JOINED:
+            kind, end = group.id, failed.until
+        elif backoff.refuses_machine(failed.cls, code):
+            kind, end = choice.instance_type, failed.last_failed + reset_time
+        else:
+            continue
+        if end >= state.now:
+            of_kind = ends.setdefault((choice.declaration, code), {})
+            of_kind[kind] = max(end, of_kind.get(kind, 0.0))
+    stops = {}
+    for (declaration, code), until in sorted(ends.items()):
+        error = f"nodes of {len(until)} groups of {declaration} did not join in time"
+        if code != NOT_JOINED:
+            error = f"the vendor refuses {len(until)} machine types of {declaration}: {code}"
+        if len(until) >= MOST_IN_VAIN:
+            end = sorted(until.values())[-MOST_IN_VAIN]
+            stops[declaration] = Reason.of(ReasonCode.GROUP_BACKOFF, until=end, error=error)
+    return stops

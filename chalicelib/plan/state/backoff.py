@@ -19,12 +19,42 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.memory import Backoff
+from chalicelib.model.managed_group import (
+    COPY_SOURCE_GONE,
+    MANAGED_CHANGED,
+    NAME_TAKEN,
+    NOT_IN_POLICY,
+)
+from chalicelib.model.memory import HOUR, LONGEST_REST, Backoff
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.settings.cluster_options import Options
 
 FLAT = frozenset({"InstallFailed"})
 """Error classes of providers/kit/errors.py whose back-off has the same length each time."""
+
+REFUSED_FOR = 86400.0
+"""Seconds for which a managed group is not opened that the vendor takes for invalid."""
+_OWN_REFUSALS = frozenset({NOT_IN_POLICY, NAME_TAKEN, MANAGED_CHANGED, COPY_SOURCE_GONE, ""})
+
+
+def rest_after(times: int) -> float:
+    """Return the seconds of a rest after as many failures in a row: an hour, then twice as long
+    each time, at most a day."""
+    return min(HOUR * 2.0 ** min(times - 1, 10), LONGEST_REST)
+
+
+def rested(backoff: Backoff, now: float, elsewhere: int) -> Backoff:
+    """Return the back-off of a managed group whose nodes did not join. elsewhere: failures in a row
+    of the other groups of its pool, which count as its own."""
+    attempt = max(backoff.attempt, elsewhere + 1)
+    until = max(backoff.until, now + rest_after(attempt))
+    return msgspec.structs.replace(backoff, attempt=attempt, until=until)
+
+
+def refuses_machine(cls: str, code: str) -> bool:
+    """Return whether the vendor refuses what a group is to be made of, as with an image that its
+    machine type cannot run: trying again soon does not help."""
+    return cls == "InvalidRequest" and code not in _OWN_REFUSALS
 
 
 def fail(
@@ -63,8 +93,11 @@ def in_backoff(backoff: Backoff | None, now: float) -> bool:
 
 
 def stale(backoff: Backoff, now: float, options: Options) -> bool:
-    """Return whether the last failure is strictly longer ago than the reset time."""
-    return backoff.last_failed + options.node_group_backoff_reset_timeout < now
+    """Return whether the last failure is strictly longer ago than the reset time, and the end of a
+    long back-off longer than it lasted."""
+    lasted = backoff.until - backoff.last_failed
+    reset_at = backoff.last_failed + options.node_group_backoff_reset_timeout
+    return max(reset_at, backoff.until + lasted) < now
 
 
 def reason_of(backoff: Backoff) -> Reason:

@@ -18,6 +18,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.purchases import request_of, still_missing, without_failed
 from chalicelib.plan.state import backoff
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
+from chalicelib.plan.state.managed_groups import declaration_of
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.policy.timeouts import provision_time
 
@@ -69,6 +70,8 @@ def _resolve(
         if expired is not None:
             message = f"{expired.increase} nodes did not join in time"
             failed = backoff.fail(failed, state.now, state.options, "Unknown", NOT_JOINED, message)
+            if group.group.managed is not None:
+                failed = backoff.rested(failed, state.now, _attempts_elsewhere(group, state))
         # Everything requested since the last failure has arrived: the next failure of a
         # flavour starts a new back-off sequence. Cluster Autoscaler waits three hours, and so
         # do groups without a pool.
@@ -88,6 +91,25 @@ def _resolve(
         failed_early=count.early,
     )
     return memory, expired
+
+
+def _attempts_elsewhere(group: NodeGroupState, state: ClusterState) -> int:
+    """Return the most failures in a row of another group of a managed pool to let nodes join."""
+    failures = (
+        other.memory.backoff
+        for other in state.groups.values()
+        if other.id != group.id and declaration_of(other.group) == declaration_of(group.group)
+    )
+    return max(
+        (
+            failed.attempt
+            for failed in failures
+            if failed is not None
+            and failed.code == NOT_JOINED
+            and not backoff.stale(failed, state.now, state.options)
+        ),
+        default=0,
+    )
 
 
 def _not_from_the_future(

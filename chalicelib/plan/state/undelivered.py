@@ -20,11 +20,12 @@ from itertools import islice
 
 import msgspec
 
-from chalicelib.model.memory import HOUR, LONGEST_REST, GroupMemory, Memory, Part, Undelivered
+from chalicelib.model.memory import HOUR, GroupMemory, Memory, Part, Undelivered
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.selector import NodeTerm
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.state.backoff import rest_after
 from chalicelib.plan.state.managed_groups import MOST_IN_VAIN, declaration_of
 from chalicelib.plan.state.unfinished_nodes import (
     Expected,
@@ -41,8 +42,6 @@ MOST_UNDELIVERED = 20
 """Parts of a group's new nodes that are remembered as missing, the first ones by name."""
 MOST_NAMED = 5
 """Parts that a note names."""
-FIRST_REST = HOUR
-"""Seconds for which a part is not expected, the first time."""
 # seconds after its youth in which a node is judged: later it may have lost what it had
 _JUDGED_FOR = 300.0
 _REMEMBERED = 24 * HOUR  # seconds after a rest within which the next one is longer
@@ -223,10 +222,8 @@ class _UndeliveredParts:
         if undelivered is None and lacking.nodes == 1 and not elsewhere:
             return Undelivered(until=now, times=0, created=lacking.created, taint=lacking.taint)
         times = elsewhere + (undelivered.times if undelivered is not None else 0) + 1
-        rest = min(FIRST_REST * 2 ** min(times - 1, 10), LONGEST_REST)
-        return Undelivered(
-            until=now + rest, times=times, created=lacking.created, taint=lacking.taint
-        )
+        until = now + rest_after(times)
+        return Undelivered(until=until, times=times, created=lacking.created, taint=lacking.taint)
 
 
 def undelivered_notes(groups: Mapping[str, GroupMemory], now: float) -> Iterator[Reason]:

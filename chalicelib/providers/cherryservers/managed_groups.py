@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.model.catalogue import CatalogueEntry
 from chalicelib.model.errors import BadInput
-from chalicelib.model.managed_group import PREFIX, MachineChoice, Managed, ManagedGroup
+from chalicelib.model.managed_group import NAME_TAKEN, PREFIX, MachineChoice, Managed, ManagedGroup
 from chalicelib.policy.settings.managed_pools import ManagedPool, Market
 from chalicelib.policy.vendors.cherryservers import DEFAULT
 from chalicelib.providers.cherryservers.decoding import (
@@ -28,8 +28,6 @@ from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.kit.errors import InvalidRequest
 from chalicelib.providers.kit.managed_pools import CopySource, ManagedPools, OwnSize
 
-NAME_TAKEN = "NameTaken"
-"""Code of an error: what has the name of an own group does not bear its mark."""
 _NOTHING = MachineChoice("", "none", "none")
 _NO_CLUSTER_NAME = "the policy has no clusterName, by which servers of own groups are found"
 _MIB = 2**20

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from chalicelib.model.managed_group import is_own_name
+from chalicelib.model.managed_group import NAME_TAKEN, is_own_name
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.exoscale.decoding import Nodepool, SksCluster
-from chalicelib.providers.exoscale.managed_groups import NAME_TAKEN, find_own, mark_of
+from chalicelib.providers.exoscale.managed_groups import find_own, mark_of
 from chalicelib.providers.exoscale.scale_up import (
     FOLLOWING,
     WORK,

@@ -10,9 +10,18 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.catalogue import CatalogueEntry
-from chalicelib.model.managed_group import PREFIX, MachineChoice, Managed, is_own_name
+from chalicelib.model.managed_group import (
+    COPY_SOURCE_GONE,
+    NAME_TAKEN,
+    PREFIX,
+    MachineChoice,
+    Managed,
+    ManagedGroup,
+    is_own_name,
+    name_in_mark,
+)
 from chalicelib.policy.settings.managed_pools import ManagedPool, Market
-from chalicelib.policy.vendors.exoscale import ExoscaleBounds
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers.exoscale.decoding import (
     ExoscaleTaint,
     InstancePool,
@@ -24,6 +33,7 @@ from chalicelib.providers.exoscale.decoding import (
     SksCluster,
 )
 from chalicelib.providers.exoscale.node_template import make_template
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames
 from chalicelib.providers.exoscale.zone import DELETING, ExoscalePool, Zone
 from chalicelib.providers.kit.errors import InvalidRequest
 from chalicelib.providers.kit.managed_pools import (
@@ -39,9 +49,6 @@ from chalicelib.providers.kit.managed_pools import (
 from chalicelib.providers.kit.node_template import GroupTemplate
 
 _OWN_LABELS = frozenset({MARK, POOL_LABEL, MARKET_LABEL})
-NAME_TAKEN, MANAGED_CHANGED = "NameTaken", "ManagedChanged"
-"""Codes of errors: a Nodepool has the name of an own group and not its mark; an own group is not
-what it was made as."""
 SECOND = "a second group of this name exists, which is used"
 _DESCRIPTION = "made by Outscaler for managed pool {}"
 
@@ -65,25 +72,38 @@ class ListedClusters:
 
 
 class OriginalNodepool(msgspec.Struct, frozen=True):
-    """The Nodepool that a declaration copies, and its SKS cluster."""
+    """The Nodepool that a declaration copies, and its SKS cluster. warning: why it is another one
+    than the declaration names."""
 
     cluster: SksCluster
     nodepool: Nodepool
+    warning: str = ""
 
 
 def copied(
-    pool: ManagedPool, clusters: Iterable[SksCluster], setting: str
+    pool: ManagedPool,
+    clusters: Iterable[SksCluster],
+    settings: ExoscaleSettings,
+    managed: ManagedPools,
 ) -> OriginalNodepool | str:
-    """Return what a declaration copies, or why that cannot be copied. setting: id or name of the
-    cluster's SKS cluster, "" if the policy does not name it."""
-    named = [
+    """Return what a declaration copies, or why that cannot be copied. Where the Nodepool that it
+    names is gone, the youngest own group takes its place that is what its name says: it has all
+    that the declaration has copied. Raises Transient."""
+    present = [
         OriginalNodepool(cluster, nodepool)
         for cluster in clusters
         for nodepool in cluster.nodepools
-        if pool.copy_from in _names(cluster, nodepool) and setting in ("", cluster.id, cluster.name)
+        if settings.sks_cluster in ("", cluster.id, cluster.name)
     ]
+    named = [each for each in present if pool.copy_from in _names(each.cluster, each.nodepool)]
     if not named:
-        return f"there is no Nodepool {pool.copy_from}"
+        gone = f"{COPY_SOURCE_GONE}: there is no Nodepool {pool.copy_from}"
+        own = [each for each in present if _is_as_named(each, pool, settings.zone, managed)]
+        if not own:
+            return gone
+        youngest = max(own, key=lambda each: (each.nodepool.created_at, each.nodepool.id))
+        warning = f"{gone}; groups are made as {youngest.nodepool.name} is"
+        return msgspec.structs.replace(youngest, warning=warning)
     if len(named) > 1:
         return f"{pool.copy_from} is the name of {len(named)} Nodepools; write its id"
     if named[0].nodepool.name.startswith(PREFIX):
@@ -91,6 +111,24 @@ def copied(
     if named[0].nodepool.is_partial:
         return f"a field of Nodepool {pool.copy_from} cannot be understood"
     return named[0]
+
+
+def _is_as_named(
+    own: OriginalNodepool, pool: ManagedPool, zone: str, managed: ManagedPools
+) -> bool:
+    """Return whether a Nodepool is an own group of a declaration and what its name says. Raises
+    Transient."""
+    nodepool = own.nodepool
+    if nodepool.is_partial or not managed.is_own(nodepool.name, mark_of(nodepool)):
+        return False
+    machine = managed.type_by_id(nodepool.instance_type.id)
+    choice = MachineChoice(pool.name, machine, zone, _market(nodepool))
+    definition = source_of(pool, zone, own).definition
+    return ManagedGroup(managed.cluster, choice, definition).name == nodepool.name
+
+
+def _market(nodepool: Nodepool) -> str:
+    return (nodepool.labels or {}).get(MARKET_LABEL, "") or Market.ON_DEMAND.value
 
 
 def _names(cluster: SksCluster, nodepool: Nodepool) -> frozenset[str]:
@@ -116,7 +154,8 @@ def source_of(pool: ManagedPool, zone: str, original: OriginalNodepool | str) ->
         "maxPods": nodepool.kubelet_max_pods,
         "publicIp": nodepool.public_ip_assignment,
     }
-    return CopySource({key: value for key, value in definition.items() if value}, (zone,), disk)
+    stated = {key: value for key, value in definition.items() if value}
+    return CopySource(stated, (zone,), disk, warning=original.warning)
 
 
 def _labels(pool: ManagedPool, nodepool: Nodepool) -> dict[str, str]:
@@ -252,6 +291,21 @@ def with_own_names(zone: Zone, managed: ManagedPools) -> tuple[Zone, tuple[OwnPo
     return msgspec.structs.replace(zone, pools=pools), own
 
 
+def with_names_of_nodes(zone: Zone, names: ExoscaleGroupNames, managed: ManagedPools) -> Zone:
+    """Return the zone in which own groups have the names that the marks of their nodes give,
+    because no Nodepool could be read. Raises Transient."""
+    pools: list[ExoscalePool] = []
+    used: set[str] = set()
+    for pool in zone.pools:
+        nodes = map(names.node_of, zone.machines(pool) if pool.is_sks else ())
+        marks = {node.labels.get(MARK, "") for node in nodes if node is not None}
+        own = {name_in_mark(managed.cluster, mark) for mark in marks} - {"", *used}
+        own_name = min(own, default="")
+        used.add(own_name)
+        pools.append(msgspec.structs.replace(pool, own_name=own_name))
+    return msgspec.structs.replace(zone, pools=tuple(pools))
+
+
 def choice_of_nodepool(
     nodepool: Nodepool, zone: str, managed: ManagedPools, type_names: Mapping[str, str]
 ) -> MachineChoice:
@@ -259,8 +313,7 @@ def choice_of_nodepool(
     by the ids of instance types. Raises ProviderError."""
     type_id = nodepool.instance_type.id
     name = type_names.get(type_id) or managed.type_by_id(type_id)
-    market = (nodepool.labels or {}).get(MARKET_LABEL, "") or Market.ON_DEMAND.value
-    choice = MachineChoice("", name, zone, market)
+    choice = MachineChoice("", name, zone, _market(nodepool))
     return managed.choice_in(nodepool.name, mark_of(nodepool), choice)
 
 

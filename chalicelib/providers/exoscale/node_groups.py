@@ -49,6 +49,7 @@ from chalicelib.providers.exoscale.managed_groups import (
     is_foreign,
     managed_of,
     own_bounds,
+    with_names_of_nodes,
     with_own_names,
 )
 from chalicelib.providers.exoscale.node_template import make_template, type_of
@@ -62,7 +63,7 @@ from chalicelib.providers.exoscale.zone import (
     read_zone,
 )
 from chalicelib.providers.kit.base import Observation
-from chalicelib.providers.kit.errors import InvalidRequest, ProviderError, Transient
+from chalicelib.providers.kit.errors import InvalidRequest, ProviderError
 from chalicelib.providers.kit.group_builder import (
     GroupBuilder,
     instance_state,
@@ -102,6 +103,8 @@ def observe(
     if zone.clusters is not None:
         listed.note(zone.clusters)
     zone, own = with_own_names(zone, managed)
+    if managed.pools and zone.clusters is None:
+        zone = with_names_of_nodes(zone, unchecked, managed)
     names = unchecked.knowing(zone.ids_by_name)
     selector = _ExoscaleSelector(zone, settings, zone.nodes_by_pool(names), own, managed)
     selections = selector.select()
@@ -110,7 +113,9 @@ def observe(
         builder.warn(name, warning)
     builder.gaps += [MissingData(f"provider/{PROVIDER}", doubt) for doubt in zone.doubts]
     if zone.no_clusters and (
-        settings.sks_cluster or any(selection.pool.is_sks for selection in selections)
+        managed.pools
+        or settings.sks_cluster
+        or any(selection.pool.is_sks for selection in selections)
     ):
         builder.gaps.append(
             MissingData(
@@ -126,12 +131,13 @@ def observe(
     )
     clusters = zone.clusters or ()
     groups = builder.with_marks(groups, own, managed, clusters)
-    if not managed.pools:
+    if not managed.pools or zone.clusters is None:
         return Observation(groups, tuple(builder.gaps))
-    if zone.clusters is None:
-        raise Transient(f"own Nodepools are not known: {zone.no_clusters or 'no SKS cluster'}")
     candidates = builder.candidates(managed, zone.clusters)
-    return Observation(groups, tuple(builder.gaps), candidates, managed.selections())
+    sold = managed.selections(builder.quota())
+    for warning in sorted({selection.warning for selection in sold} - {""}):
+        builder.warn("", warning)
+    return Observation(groups, tuple(builder.gaps), candidates, sold)
 
 
 # -- bounds. Upstream takes a quota of -1, which means unlimited, as a maximum of -1, ignores what
@@ -367,7 +373,7 @@ class _ExoscaleSelector:
         """Return the groups, those of the policy's entries first and in their order."""
         self._resolve_entries()
         for pool in self._pools:
-            if pool.id in self._own:
+            if pool.own_name or pool.id in self._own:
                 self._chosen[pool.id] = ExoscaleSelection(pool, own_bounds(pool))
         self._discover()
         return tuple(self._chosen.values())
@@ -632,6 +638,12 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             busy=pool.being_changed,
         )
 
+    def quota(self) -> dict[str, int]:
+        """Return what the account's quota leaves, as of PoolSelection: of instances, the only
+        resource whose meaning for machines is documented."""
+        quota = self._account.quota
+        return {} if quota is None or quota.left is None else {"nodes": max(0, quota.left)}
+
     def _reserve(self, pool: ExoscalePool) -> Mapping[str, int]:
         """Return what a node of a pool reserves; one of an own group as much as of the candidate
         that it was, so that it holds the pods for which it was opened."""
@@ -654,8 +666,10 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             for id_, kind in self._types.items()
             if kind is not None
         }
-        stored, setting = managed.shelf.last(), self._settings.sks_cluster
-        originals = {pool.name: copied(pool, clusters, setting) for pool in managed.pools}
+        stored = managed.shelf.last()
+        originals = {
+            pool.name: copied(pool, clusters, self._settings, managed) for pool in managed.pools
+        }
         of_pool = {each.pool.group_id: each for each in own}
         marked = []
         for group in groups:
@@ -692,9 +706,7 @@ class _ExoscaleGroupBuilder(GroupBuilder):
             return ()
         used = {nodepool.name for cluster in clusters for nodepool in cluster.nodepools}
         settings = self._settings
-        originals = {
-            pool.name: copied(pool, clusters, settings.sks_cluster) for pool in managed.pools
-        }
+        originals = {pool.name: copied(pool, clusters, settings, managed) for pool in managed.pools}
         groups = []
         for name, candidate in managed.candidates.items():
             original = originals[candidate.pool.name]

@@ -17,13 +17,13 @@ is lost, or the function ends, one machine too many is made at most.
 
 from __future__ import annotations
 
+from chalicelib.model.managed_group import COPY_SOURCE_GONE, MANAGED_CHANGED
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds
 from chalicelib.providers.exoscale import scale_up as growth
 from chalicelib.providers.exoscale.decoding import Nodepool
 from chalicelib.providers.exoscale.managed_groups import (
-    MANAGED_CHANGED,
     OriginalNodepool,
     changed_by_hand,
     changed_fields,
@@ -114,7 +114,7 @@ def _verify(context: ExoscaleContext, nodepool: Nodepool, candidate: GroupCandid
 
 def _original(context: ExoscaleContext, candidate: GroupCandidate) -> OriginalNodepool | str:
     """Return the Nodepool that a group is a copy of, or why it cannot be copied."""
-    return copied(candidate.pool, context.listed.get(), context.settings.sks_cluster)
+    return copied(candidate.pool, context.listed.get(), context.settings, context.managed)
 
 
 def _open(context: ExoscaleContext, operation: Operation, candidate: GroupCandidate) -> Outcome:
@@ -144,7 +144,7 @@ def _create(
     """Send a creation. number: of creations that the operation has sent, this one included."""
     original = _original(context, candidate)
     if isinstance(original, str):
-        raise InvalidRequest(original, code="CopySourceGone")
+        raise InvalidRequest(original, code=COPY_SOURCE_GONE)
     progress = {CREATIONS: str(number), LOOKS: "0"}
     cluster, new = original.cluster.id, new_nodepool(candidate, original)
     name = f"{operation.spec.id}/create-{number}"

@@ -166,11 +166,12 @@ def _managed_pools(
     currency = catalogue_currency(connection.currency)
 
     def source(pool: ManagedPool) -> CopySource:
-        original = copied(pool, listed.get(), settings.sks_cluster)
+        original = copied(pool, listed.get(), settings, managed)
         return source_of(pool, settings.zone, original)
 
     shelf = CatalogueShelf(
         connection.means.cache, lambda: api.key(f"catalogue/{currency}"), connection.now
     )
     kube = cast(KubeLists | None, connection.kube)
-    return ManagedPools(connection.pools, shelf, lambda: cluster_uid(kube), source)
+    managed = ManagedPools(connection.pools, shelf, lambda: cluster_uid(kube), source)
+    return managed

@@ -29,7 +29,7 @@ from functools import partial
 
 import msgspec
 
-from chalicelib.model.managed_group import is_own_name
+from chalicelib.model.managed_group import NAME_TAKEN, is_own_name
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
@@ -37,7 +37,6 @@ from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import Quota, Work
 from chalicelib.providers.exoscale.error_mapping import work_error
 from chalicelib.providers.exoscale.managed_groups import (
-    NAME_TAKEN,
     ListedClusters,
     find_own,
     is_foreign,

@@ -510,7 +510,7 @@ class _ZoneReader:
     def _read_pools_of_clusters(self) -> None:
         """Read the pools of the SKS clusters that the nodes or the policy name."""
         named, of_nodes = {entry.name for entry in self._settings.groups}, self._names.nodepools()
-        if not (of_nodes or self._settings.sks_cluster or named):
+        if not (of_nodes or self._settings.sks_cluster or named or self._managed):
             return
         self._read_clusters()
         for cluster in self._clusters or ():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from chalicelib.model.catalogue import CatalogueEntry
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.group import Instance, InstanceState, NodeGroup, Pool
 from chalicelib.model.managed_group import (
+    NOT_IN_POLICY,
     PREFIX,
     MachineChoice,
     Managed,
@@ -49,11 +51,10 @@ MARKET_LABEL = "outscaler.dev/market"
 """Label of nodes: on-demand or spot."""
 KERNEL_SHARE = 0.03
 """Part of a machine's memory that its kernel keeps, until a node of the type has shown it."""
-NOT_IN_POLICY = "NotInPolicy"
-"""Code of an error: the policy does not allow what an operation asks for."""
 MISSING = "no catalogue has been read yet"
 DECLARATION_GONE = "its declaration is gone"
 OTHER_DEFINITION = "its declaration says something else of its nodes now"
+NO_QUOTA: Mapping[str, int] = MappingProxyType({})
 _NAMESPACES, _IDENTITY = "/api/v1/namespaces", "kube-system"
 _DAY = 86400.0
 _ROUNDING = 1e-6  # of a sum of prices
@@ -92,12 +93,14 @@ def cluster_uid(kube: KubeLists | None) -> str:
 class CopySource(msgspec.Struct, frozen=True):
     """What a declaration copies from a group or definition. definition: what makes its nodes
     different, by the names of its keys. zones: where it has its machines. disk_gib: size of the
-    system disk where it has a price of its own. problem: why it cannot be copied."""
+    system disk where it has a price of its own. problem: why it cannot be copied. warning: what is
+    wrong with it."""
 
     definition: dict[str, Any] = {}
     zones: tuple[str, ...] = ()
     disk_gib: int = 0
     problem: str = ""
+    warning: str = ""
 
 
 class GroupCandidate(msgspec.Struct, frozen=True):
@@ -151,8 +154,9 @@ class ManagedPools:
                 by_name[group.name] = GroupCandidate(pool, machine, group)
         return by_name
 
-    def selections(self) -> tuple[PoolSelection, ...]:
-        """Return what is left of the catalogue for each declaration. Raises ProviderError."""
+    def selections(self, quota: Mapping[str, int] = NO_QUOTA) -> tuple[PoolSelection, ...]:
+        """Return what is left of the catalogue for each declaration. quota: see PoolSelection.
+        Raises ProviderError."""
         stored = self.shelf.last()
         views = []
         for pool in self.pools:
@@ -164,6 +168,8 @@ class ManagedPools:
                 selection.failed,
                 len(selection.machines),
                 problem=self.source_of(pool).problem or self._why_no_catalogue(),
+                warning=self.source_of(pool).warning,
+                quota=dict(quota),
             )
             if stored is not None:
                 currency, read_at = stored.catalogue.currency, stored.read_at

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.model.managed_group import MachineChoice
 from chalicelib.model.memory import (
     NOT_BEGUN,
     Backoff,
@@ -99,6 +100,28 @@ def test_successful_scale_up_does_not_shorten_a_backoff() -> None:
         group_after(OperationKind.SCALE_UP, Succeeded(), GroupMemory(backoff=failed)).backoff
         == failed
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "cls", "code", "hours"),
+    [
+        (0, "InvalidRequest", "400", 24.0),
+        (4, "InvalidRequest", "400", 1 / 12),
+        (0, "InvalidRequest", "NotInPolicy", 1 / 12),
+        (0, "InvalidRequest", "", 1 / 12),
+        (0, "OutOfStock", "400", 1 / 12),
+    ],
+)
+def test_opening_that_the_vendor_calls_invalid_is_not_tried_for_a_day(
+    size: int, cls: str, code: str, hours: float
+) -> None:
+    choice = MachineChoice("general", "s4", "z1")
+    opening = operation(OperationKind.SCALE_UP).with_spec(from_size=size, choice=choice)
+    patch, _ = memory_updates(opening, Failed(cls, "no", code=code), Options(), NOW)
+    assert patch is not None
+    after = patch(GroupMemory()).backoff
+    assert after is not None
+    assert after.until == NOW + hours * 3600.0
 
 
 @pytest.mark.parametrize(

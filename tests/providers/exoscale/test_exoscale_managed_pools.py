@@ -275,6 +275,22 @@ def test_pool_42_group_that_a_person_deletes_ends_the_growth(moment: int) -> Non
 # -- refusals
 
 
+@pytest.mark.parametrize(("limit", "quota"), [(8, {"nodes": 6}), (1, {"nodes": 0}), (-1, {})])
+def test_pool_50_pass_knows_what_the_quota_of_instances_leaves(
+    limit: int, quota: dict[str, int]
+) -> None:
+    bench = ready(limit=limit)
+    assert [selection.quota for selection in observed(bench).selections] == [quota]
+
+
+def test_pool_50_quota_that_cannot_be_read_limits_nothing() -> None:
+    bench = ready()
+    bench.deny("get-quota")
+    seen = observed(bench)
+    assert [selection.quota for selection in seen.selections] == [{}]
+    assert len(seen.candidates) == 7
+
+
 def test_pool_48_quota_of_nodepools_fails_the_opening() -> None:
     bench = ready(nodepool_limit=1)
     group = offered(bench, LARGE)

@@ -422,6 +422,134 @@ def test_declarations_whose_names_begin_alike_keep_their_groups_apart() -> None:
         assert (seen.managed.retiring, seen.managed.choice.declaration) == ("", name)
 
 
+# -- the SKS clusters cannot be read
+
+
+def test_instance_pools_are_scaled_while_sks_clusters_cannot_be_read() -> None:
+    bench = ready()
+    group, hand_made = created(bench, 2), bench.zone.add_pool("db", size=1)
+    before = {seen.id: seen for seen in observed(bench).groups}
+    assert before.keys() == {group.id, web(bench).pool.id, hand_made.id}
+    bench.deny("list-sks-clusters")
+    seen = observed(bench)
+    groups = {other.id: other for other in seen.groups}
+    assert groups.keys() == before.keys(), "none looks deleted or is a new one"
+    assert groups[hand_made.id] == before[hand_made.id]
+    for name in (group.id, web(bench).pool.id):
+        assert "list-sks-clusters" in groups[name].error
+        assert groups[name].target == before[name].target
+        assert {instance.id for instance in groups[name].instances} == {
+            instance.id for instance in before[name].instances
+        }
+    assert (seen.candidates, seen.selections) == ((), ())
+    (gap,) = [gap for gap in seen.gaps if gap.kind == "provider/exoscale"]
+    assert "SKS clusters could not be read" in gap.detail
+    assert not gap.unread_provider, "some of its groups could be read"
+    growing = order(bench, OperationKind.SCALE_UP, hand_made.id, 1, 2)
+    assert isinstance(carried_out(bench, growing), Succeeded)
+    assert hand_made.size == 2
+
+
+@pytest.mark.parametrize("mark", ["0000000000.general.0123456789", "x", ""])
+def test_unread_group_without_our_mark_on_its_nodes_has_no_own_name(mark: str) -> None:
+    bench = ready()
+    group = created(bench, 1)
+    made = named(bench, group.id)[0]
+    made.labels = {**made.labels, "outscaler.dev/managed": mark}
+    bench.deny("list-sks-clusters")
+    groups = {other.id: other for other in observed(bench).groups}
+    assert groups.keys() == {made.pool.id, web(bench).pool.id}
+    assert all(other.error for other in groups.values())
+
+
+def test_two_unread_groups_with_one_mark_are_two_groups() -> None:
+    bench = ready()
+    group = created(bench, 1)
+    twin = bench.add_nodepool(group.id, size=1, type=LARGE, cluster="prod")
+    twin.labels = dict(named(bench, group.id)[0].labels)
+    bench.deny("list-sks-clusters")
+    names = [other.id for other in observed(bench).groups]
+    assert len(names) == len(set(names)) == 3
+    assert group.id in names
+
+
+# -- the copied group is gone
+
+
+def web_gone(bench: ExoscaleFixture) -> None:
+    bench.zone.delete_pool(web(bench).pool.id)
+    bench.settle()
+    bench.look()
+
+
+def test_open_groups_grow_on_and_others_open_once_the_copied_group_is_gone() -> None:
+    bench = ready(msgspec.structs.replace(GENERAL, labels={"tier": "x"}))
+    source = web(bench)
+    source.labels, source.taints = {"team": "a"}, {"dedicated": ("web", "NoSchedule")}
+    source.pool.security_groups = (example_id("kind", 50),)
+    group = created(bench, 2)
+    before = {candidate.id for candidate in observed(bench).candidates}
+    web_gone(bench)
+    seen = observed(bench)
+    own = own_group(bench, group.id)
+    assert own.managed is not None
+    assert (own.managed.retiring, own.max) == ("", 100)
+    assert {candidate.id for candidate in seen.candidates} == before
+    (selection,) = seen.selections
+    warning = f"CopySourceGone: there is no Nodepool web; groups are made as {group.id} is"
+    assert (selection.problem, selection.warning) == ("", warning)
+    assert warning in {gap.detail for gap in seen.gaps}
+    assert isinstance(carried_out(bench, growth(bench, group, 4, 2)), Succeeded)
+    assert sizes(bench, group.id) == [4]
+    new = offered(bench, "standard.medium")
+    assert isinstance(carried_out(bench, growth(bench, new, 1)), Succeeded)
+    made, copy = named(bench, group.id)[0], named(bench, new.id)[0]
+    mark = "outscaler.dev/managed"
+    assert {**copy.labels, mark: ""} == {**made.labels, mark: ""}
+    assert (copy.taints, copy.pool.security_groups) == (made.taints, made.pool.security_groups)
+
+
+def test_nothing_is_opened_once_the_copied_group_is_gone_without_an_own_one() -> None:
+    bench = ready()
+    group = offered(bench, LARGE)
+    web_gone(bench)
+    seen = observed(bench)
+    assert seen.candidates == ()
+    assert [selection.problem for selection in seen.selections] == [
+        "CopySourceGone: there is no Nodepool web"
+    ]
+    outcome = carried_out(bench, growth(bench, group, 1))
+    assert failed(outcome) == ("InvalidRequest", "NotInPolicy")
+    assert writes(bench) == []
+
+
+@pytest.mark.parametrize("field", ["disk", "labels"])
+def test_own_group_that_is_not_as_its_name_says_stands_for_no_other(field: str) -> None:
+    bench = ready()
+    group = created(bench, 2)
+    EDITS[field](named(bench, group.id)[0])
+    web_gone(bench)
+    assert observed(bench).candidates == ()
+    outcome = carried_out(bench, growth(bench, group, 3, 2))
+    assert failed(outcome) == ("InvalidRequest", "NotInPolicy")
+    assert writes(bench) == []
+
+
+def test_youngest_own_group_stands_for_the_copied_group_that_is_gone() -> None:
+    bench = ready()
+    old = created(bench, 2)
+    web(bench).labels = {"team": "b"}
+    new = created(bench, 1)
+    assert old.id != new.id
+    web_gone(bench)
+    groups = {seen.id: seen.managed for seen in observed(bench).groups}
+    old_state, new_state = groups[old.id], groups[new.id]
+    assert old_state is not None
+    assert new_state is not None
+    assert "says something else" in old_state.retiring
+    assert new_state.retiring == ""
+
+
 # -- hostile input
 
 

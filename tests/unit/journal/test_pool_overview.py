@@ -68,6 +68,16 @@ def test_declaration_with_all_its_groups_grows_only_those_that_are_open() -> Non
     assert "as many groups as it may have" in row.held
 
 
+def test_declaration_whose_types_the_vendor_refuses_says_so() -> None:
+    case = OfferedCluster().opened("s8", 1)
+    failed = Backoff(300.0, NOW + 86400.0, NOW, cls="InvalidRequest", code="400")
+    candidates = case.groups_of_pools()[1]
+    memory = Memory(groups={group.id: GroupMemory(backoff=failed) for group in candidates})
+    row = seen(case, memory)
+    assert row.next_machine == "s8 z1 on-demand"
+    assert "the vendor refuses 4 machine types of general: 400" in row.held
+
+
 def test_machine_that_is_backed_off_is_not_the_next_one() -> None:
     case = OfferedCluster(catalogue=(entry("s2"), entry("s4")))
     cheapest = min(case.groups_of_pools()[1], key=lambda group: group.price)
@@ -82,6 +92,14 @@ def test_problem_of_a_catalogue_holds_a_declaration() -> None:
     broken = msgspec.structs.replace(selection, problem="workers is gone")
     assert seen(case, selections=(broken,)).held == "workers is gone"
     assert seen(case, selections=()).held == "the provider was not read"
+
+
+def test_warning_of_a_declaration_is_shown_while_it_can_buy() -> None:
+    case = OfferedCluster()
+    (selection,) = case.managed().selections()
+    warned = msgspec.structs.replace(selection, warning="workers is gone")
+    row = seen(case, selections=(warned,))
+    assert (row.held, row.next_machine) == ("workers is gone", "s2 z1 on-demand")
 
 
 def test_overview_of_an_earlier_release_has_no_pools() -> None:

@@ -67,6 +67,7 @@ class OfferedCluster(ClusterBuilder):
         self.disk_price = 0.0
         self.existing: dict[MachineChoice, int] = {}
         self.missing: dict[MachineChoice, int] = {}  # machines that have not joined
+        self.quota: dict[str, int] = {}  # what the account may still have
 
     def managed(self) -> ManagedPools:
         """The declarations with a catalogue that was just read."""
@@ -107,7 +108,7 @@ class OfferedCluster(ClusterBuilder):
             before,
             groups=(*before.groups, *existing),
             candidates=tuple(candidates),
-            selections=self.managed().selections(),
+            selections=self.managed().selections(self.quota),
             nodes=(*before.nodes, *nodes),
         )
 

@@ -4,6 +4,7 @@ anew: what does not help is not bought of one type after another.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -115,6 +116,20 @@ def test_a_part_that_comes_after_the_startup_time_ends_the_purchases(part: str) 
 
     assert len(purchases(story)) <= 2
     assert story.pending() == []
+
+
+def test_nodes_of_any_type_that_never_join_are_bought_ever_more_rarely() -> None:
+    story = story_of("label", bare)
+    for group in story.groups.values():
+        group.joins_after = math.inf
+
+    story.play(DAY, every=10 * MINUTE)
+    first_day = len(purchases(story))
+    story.play(DAY, every=10 * MINUTE)
+
+    assert first_day <= 8
+    assert len(purchases(story)) - first_day <= 4
+    assert len(set(purchases(story))) == 3
 
 
 def test_nodes_that_are_smaller_than_estimated_are_not_tried_type_by_type() -> None:
