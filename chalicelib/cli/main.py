@@ -206,7 +206,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "pools",
             "pools",
-            "delete empty groups that Outscaler has made; drain those that retire",
+            "delete empty groups that Outscaler has made; drain retiring ones",
             ("pools prune shop --pool general", "pools drain shop"),
         ),
         Command(
