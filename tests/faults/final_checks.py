@@ -43,6 +43,8 @@ def finish(m: FaultRun) -> None:
     m.world.tell("the faults stop")
     m.world.weather.clear()
     m.world.topic.healthy = True
+    if m.own is not None:
+        m.own.heal()
     for name in m.silent:
         m.world.cluster.kubelets.revive(name)
     m.silent.clear()
@@ -92,6 +94,8 @@ def restless(m: FaultRun) -> Iterator[str]:
     yield from _waiting(m)
     yield from _marks_left(m, leaving)
     yield from _sick(m)
+    if m.own is not None:
+        yield from m.own.restless()
 
 
 def _sick(m: FaultRun) -> Iterator[str]:
