@@ -81,8 +81,8 @@ class FaultWorld(LocalWorld):
         self._left = -1, set[str]()
         self._planned: tuple[int, tuple[list[Operation], Horizon | None]] = -1, ([], None)
         self._accounts = tuple(accounts)
-        self.around_vendor: Callable[[Incoming, Callable[[], Answer]], Answer] = (
-            lambda _, answer: answer()
+        self.around_vendor: Callable[[Incoming, Callable[[], Answer]], Answer] = lambda _, answer: (
+            answer()
         )
         self.own_group: Callable[[str], str] = lambda _: ""
         super().__init__(

@@ -1,5 +1,5 @@
-"""Managed pools in a run: an account of a vendor beside the cluster, a declaration that opens groups
-there, and checks of what our requests do to these groups, request by request.
+"""Managed pools in a run: an account of a vendor beside the cluster, a declaration that opens
+groups there, and checks of what our requests do to these groups, request by request.
 
     growth    only by a scale-up of this group, to its size, once; all groups together have no more
               nodes than their declaration allows
@@ -7,7 +7,8 @@ there, and checks of what our requests do to these groups, request by request.
               disturbed between its look and its request
     victims   a machine whose node has joined goes only by a removal that names it; the checks of
               audit.py hold for this node
-    others    the group that a person has made is not touched
+
+The group that a person has made at Exoscale is one of the ordinary groups.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class OwnObject(msgspec.Struct, frozen=True):
 
 
 class OwnGroups:
-    """The own groups of one world. doubled: names of which a disturbed process has made too much."""
+    """The own groups of one world. doubled: names with too much, by a process that was disturbed."""
 
     def __init__(self, provider: str) -> None:
         self.provider, self._group = provider, VENDORS[provider]()
@@ -96,7 +97,7 @@ class OwnGroups:
             ]
             self._types.update((pool.name, pool.pool.kind.name) for pool in pools)
             return {
-                made.id: OwnObject(
+                made.pool.id: OwnObject(
                     made.name, made.pool.size, {vm.id: vm.name for vm in made.pool.staying}
                 )
                 for made in pools
@@ -126,7 +127,7 @@ class OwnGroups:
         for key, group in before.items():
             gone = set(group.machines) - set(after[key].machines if key in after else ())
             for machine in sorted(gone):
-                self._victim(group, machine)
+                self._victim(key, group, machine)
         return made
 
     def _grew(
@@ -139,7 +140,7 @@ class OwnGroups:
         audit, process, name = self._world.audit, self._world.process, group.name
         operation = process.operation if process is not None else ""
         known = self._world.planned_operation(operation) if operation else None
-        if known is None or known["kind"] != "grow" or known["group"] != name:
+        if known is None or known["kind"] != "grow" or known["group"] not in (name, key):
             audit.fault(f"{name} grew to {group.size} by {operation or 'nobody'}, which is {known}")
             return
         audit.count("own groups grown" if key in before else "own groups opened")
@@ -157,12 +158,12 @@ class OwnGroups:
         if nodes > MOST + len(self.doubled):
             audit.fault(f"the declaration has {nodes} nodes, more than {MOST}")
 
-    def _victim(self, group: OwnObject, machine: str) -> None:
+    def _victim(self, key: str, group: OwnObject, machine: str) -> None:
         """Checks a machine that goes. Removals of a group may share a request."""
         world, process, name = self._world, self._world.process, group.machines[machine]
         operation = process.operation if process is not None else ""
         asked = world.planned_operation(operation) if operation else None
-        if not group.name.startswith("osc-") or asked is None or asked["group"] != group.name:
+        if asked is None or asked["group"] not in (group.name, key):
             world.audit.fault(f"machine {name} of {group.name} goes by {operation or 'nobody'}")
             return
         node = world.kube.peek("nodes", name)
@@ -217,7 +218,7 @@ class OwnGroups:
         """Returns what a node of an own group costs, in hundredths an hour, without its disk."""
         if isinstance(self.account, ExoscaleAccount):
             return 100 * self.account.zone.kind(self._types[name]).price
-        return 100 * next(plan.price for plan in PLANS if plan.slug == self._types[name])
+        return 100 * next(plan.hourly for plan in PLANS if plan.slug == self._types[name])
 
     # -- the end
 

@@ -21,6 +21,7 @@ from unittest.mock import patch
 import msgspec
 
 from chalicelib.plan.removal.consolidation import steering
+from chalicelib.providers.cherryservers import api as cherry_api
 from infra.tools.interruptible import run
 from tests.faults.final_checks import finish
 from tests.faults.mark_checks import finish_marks
@@ -57,6 +58,7 @@ def play(
     steps = steps or (STEERED_STEPS if steers else STEPS)
     with (
         patch.object(steering, "MOST_CANDIDATES", MOST_CANDIDATES),
+        patch.object(cherry_api, "THREADS", 1),  # another order waits while one is paused
         FaultRun(seed, consolidates=consolidates, steers=steers, provider=provider) as machine,
     ):
         broken = ""

@@ -112,7 +112,7 @@ def rubbish(m: FaultRun, dice: Random) -> str:
 def _strike(
     m: FaultRun, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)
 ) -> Strike:
-    functions = ("", ACT, ACT)
+    functions: tuple[str, ...] = ("", ACT, ACT)
     if m.own is not None:
         doors = (*doors, VENDOR, VENDOR)
         functions = ("", ACT, f"act_{m.own.provider}", f"act_{m.own.provider}")
