@@ -354,9 +354,9 @@ class FaultWorld(LocalWorld):
         if self.process is not None:
             self.stalls.disturb(self.process.operation)
         if strike.meanwhile is not None:
-            process, self.process = self.process, None
+            process, self.process, gate = self.process, None, self._watched.gate
             strike.meanwhile()
-            self.process = process
+            self.process, self._watched.gate = process, gate
         if self._inside or not strike.seconds:
             return
         self._inside, gate = True, self._watched.gate

@@ -57,7 +57,7 @@ class OwnObject(msgspec.Struct, frozen=True):
 
 
 class OwnGroups:
-    """The own groups of one world. doubled: names with too much, by a process that was disturbed."""
+    """The own groups of one world. doubled: names with too much, by disturbed processes."""
 
     def __init__(self, provider: str) -> None:
         self.provider, self._group = provider, VENDORS[provider]()

@@ -224,6 +224,23 @@ def _orders_once(seed: int) -> None:
     assert group.id not in {other.id for other in observed(cloud).candidates}
 
 
+@pytest.mark.parametrize("moment", range(3))
+def test_pool_40_second_order_is_refused_by_the_look_before_it(moment: int) -> None:
+    cloud = ready()
+    group = offered(cloud, BIG)
+    second = growth(cloud, group, 2, id="grow-of-another-pass", plan="another")
+    outcomes = []
+
+    def meanwhile(number: int) -> None:
+        if number == moment:
+            outcomes.append(carried_out(cloud, second))
+
+    outcomes.append(carried_out(cloud, growth(cloud, group, 2), before=meanwhile))
+    assert len(outcomes) == 2
+    assert any(isinstance(outcome, Succeeded) for outcome in outcomes)
+    assert len(cloud.posts()) == len(servers(cloud, group.id)) == 2
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_pool_34_killed_after_any_step_the_group_has_the_planned_servers(seed: int) -> None:
     _orders_once(seed)
