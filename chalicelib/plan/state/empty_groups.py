@@ -7,7 +7,7 @@ import msgspec
 from chalicelib.model.memory import GroupMemory
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.managed_groups import declaration_of
-from chalicelib.policy.settings.managed_pools import ManagedPool
+from chalicelib.policy.settings.managed_pools import ManagedPool, PoolMode
 
 _GONE = ManagedPool("", "")
 """Stands for a declaration that is gone."""
@@ -28,9 +28,11 @@ def is_empty(group: NodeGroupState) -> bool:
 
 def may_be_closed(group: NodeGroupState, state: ClusterState) -> bool:
     """Return whether nothing stands against the deletion of an empty group: an operation, a pause
-    of removals, or a failure that is not long ago."""
+    of removals, a declaration that is off, or a failure that is not long ago."""
     memory = group.memory
     if group.removals_paused is not None:
+        return False
+    if pool_of(declaration_of(group.group), state).mode is PoolMode.OFF:
         return False
     has_work = any(
         operation.is_open and operation.spec.group == group.id

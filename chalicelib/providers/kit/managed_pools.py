@@ -28,7 +28,7 @@ from chalicelib.model.managed_group import (
 )
 from chalicelib.model.operation import Operation
 from chalicelib.model.resources import MEMORY
-from chalicelib.policy.settings.managed_pools import ManagedPool, Market
+from chalicelib.policy.settings.managed_pools import ManagedPool, Market, PoolMode
 from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf
 from chalicelib.providers.kit.errors import InvalidRequest, OutOfStock, ProviderError, Transient
 from chalicelib.providers.kit.machine_types import (
@@ -51,6 +51,7 @@ KERNEL_SHARE = 0.03
 """Part of a machine's memory that its kernel keeps, until a node of the type has shown it."""
 NOT_IN_POLICY = "NotInPolicy"
 """Code of an error: the policy does not allow what an operation asks for."""
+DECLARATION_OFF = "its mode is off"
 MISSING = "no catalogue has been read yet"
 DECLARATION_GONE = "its declaration is gone"
 OTHER_DEFINITION = "its declaration says something else of its nodes now"
@@ -163,13 +164,19 @@ class ManagedPools:
                 selection.offered,
                 selection.failed,
                 len(selection.machines),
-                problem=self.source_of(pool).problem or self._why_no_catalogue(),
+                problem=self._why_nothing(pool),
             )
             if stored is not None:
                 currency, read_at = stored.catalogue.currency, stored.read_at
                 view = msgspec.structs.replace(view, currency=currency, read_at=read_at)
             views.append(view)
         return tuple(views)
+
+    def _why_nothing(self, pool: ManagedPool) -> str:
+        """Return why a declaration opens nothing, "" if it may. Raises ProviderError."""
+        if pool.mode is PoolMode.OFF:
+            return DECLARATION_OFF
+        return self.source_of(pool).problem or self._why_no_catalogue()
 
     def _why_no_catalogue(self) -> str:
         """Return why nothing can be opened by the catalogue, "" if it can be used."""
@@ -188,7 +195,7 @@ class ManagedPools:
 
     def _selection_of(self, pool: ManagedPool) -> Selection:
         stored, source = self.shelf.read(), self.source_of(pool)
-        if stored is None or source.problem:
+        if stored is None or source.problem or pool.mode is PoolMode.OFF:
             return Selection()
         if pool.name not in self._selections:
             disk_gib = pool.disk or source.disk_gib
@@ -273,7 +280,9 @@ class ManagedPools:
         if candidate is not None:
             return candidate
         known = self.declared(name, choice)
-        if known is None or self.shelf.read() is not None or self._failed(known.pool, choice):
+        if known is None or known.pool.mode is PoolMode.OFF:
+            return None
+        if self.shelf.read() is not None or self._failed(known.pool, choice):
             return None
         has_limit = known.pool.limits.cost_per_hour is not None
         return None if has_limit and not known.machine.price else known
@@ -336,7 +345,7 @@ class ManagedPools:
         name, most = candidate.group.name, pool.requirements.max_price
         if most is not None and machine.price > most:
             return _not_in_policy(f"{machine.price:.4f} an hour is above maxPrice {most:g}")
-        if problem := self._why_no_catalogue():
+        if problem := self._why_nothing(pool):
             return _not_in_policy(f"the group {name} cannot be judged: {problem}")
         text = f"the catalogue has none of {machine.entry.name} in {machine.entry.zone} now"
         return OutOfStock(text, code="Catalogue")
