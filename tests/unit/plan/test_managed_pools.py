@@ -69,7 +69,7 @@ CHEAPEST = {
 @pytest.mark.parametrize(
     ("small", "lean", "large", "expected", "price"), CHEAPEST.values(), ids=CHEAPEST
 )
-def test_pods_get_the_cheapest_mix_of_machine_types(
+def test_pool_2_and_4_pods_get_the_cheapest_mix_of_machine_types(
     small: int, lean: int, large: int, expected: dict[str, int], price: float
 ) -> None:
     case = OfferedCluster().waiting(small, 1, 4).waiting(lean, 1, 1).waiting(large, 1, 8)
