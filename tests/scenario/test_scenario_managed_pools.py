@@ -405,7 +405,10 @@ def test_pool_56_shadow_mode_writes_nothing_at_the_vendor_and_buys_in_no_row(
 
 GIB_BEFORE, GIB_AFTER = 50, 100
 BUDGET = "disruptionBudgets"
-REPLACED = {"nodeLifecycle": {"drift": "replace"}, BUDGET: [{"name": "all", "nodes": 1}]}
+REPLACED: dict[str, Any] = {
+    "nodeLifecycle": {"drift": "replace"},
+    BUDGET: [{"name": "all", "nodes": 1}],
+}
 CLOSED = {"deleteEmpty": True, "keepEmpty": "10m"}
 
 

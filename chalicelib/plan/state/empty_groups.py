@@ -32,7 +32,8 @@ def may_be_closed(group: NodeGroupState, state: ClusterState) -> bool:
     memory = group.memory
     if group.removals_paused is not None:
         return False
-    if pool_of(declaration_of(group.group), state).mode is PoolMode.OFF:
+    pool = pool_of(declaration_of(group.group), state)
+    if pool.mode is PoolMode.OFF:
         return False
     has_work = any(
         operation.is_open and operation.spec.group == group.id

@@ -13,7 +13,13 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.policy.settings.managed_pools import ManagedPool, Market, PoolLimits, PoolMode, Requirements
+from chalicelib.policy.settings.managed_pools import (
+    ManagedPool,
+    Market,
+    PoolLimits,
+    PoolMode,
+    Requirements,
+)
 from chalicelib.providers.kit.catalogue_shelf import MOST_ENTRIES
 from infra.emulators.exoscale.account import KINDS, ZONE, example_id
 from infra.emulators.exoscale.models import Nodepool
