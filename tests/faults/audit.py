@@ -391,13 +391,14 @@ class Audit:
                 f"machine {name} goes by the mark {mark}, of an operation that does not name it"
             )
         elif node is not None:
-            self._node_goes(node, planned)
+            self.node_goes(node, planned)
 
     def _node_of(self, machine: KubeObject) -> KubeObject | None:
         name = fields.node_name(machine)
         return self._kube.peek("nodes", name) if name else None
 
-    def _node_goes(self, node: KubeObject, planned: Json) -> None:
+    def node_goes(self, node: KubeObject, planned: Json) -> None:
+        """Checks the removal of a node's machine."""
         name, kind, reason = (
             node["metadata"]["name"],
             planned["kind"],

@@ -34,6 +34,7 @@ class Shape(msgspec.Struct, frozen=True):
     name: str
     cpu: str
     spec: Mapping[str, Any] = {}
+    memory: str = "128Mi"
 
 
 GROUPS = {
@@ -55,6 +56,8 @@ SHAPES = (
         },
     ),
 )
+FAT, WIDE = Shape("fat", "500m", memory="24Gi"), Shape("wide", "5", memory="2Gi")
+"""Pods that fit no node of these groups, where managed pools open others."""
 PACE = Pace(
     machines=CapiControllerSettings(times=MachineTimes(provision=8.0, join=8.0, delete=5.0)),
     kubelets=KubeletTimes(boot=5.0, start=2.0, stop=2.0, heartbeat=600.0),
@@ -146,6 +149,8 @@ def objects(*, consolidates: bool = False, steers: bool = False) -> list[KubeObj
     ]
 
 
+CPU_PRICE = {"cpu": 0.005, "currency": "EUR"}
+"""Of these groups beside managed pools: what fits a node of them goes there."""
 TOPIC = "arn:aws:sns:us-east-1:123456789012:outscaler-events"
 REPORTS = {"recordDecisions": True, "notifications": {"topic": TOPIC, "minSeverity": "info"}}
 
@@ -159,10 +164,12 @@ def policy(
     prices: Mapping[str, int] | None = None,
     at_once: bool = False,
     steering: bool = True,
+    managed: Mapping[str, Any] | None = None,
 ) -> str:
     """The document in force. options: added to OPTIONS. reports: with notifications and recorded
     decisions. prices: of nodes; where they are given, nodes are replaced. at_once: replacements
-    begin when they are first wanted. steering: whether nodes are marked. JSON is valid YAML."""
+    begin when they are first wanted. steering: whether nodes are marked. managed: providers and
+    managedPools beside the groups. JSON is valid YAML."""
     groups = [
         {
             "provider": "clusterapi",
@@ -180,11 +187,24 @@ def policy(
             "spec": {
                 "mode": mode,
                 "scanInterval": "60s",
-                "providers": {"clusterapi": {"clusterName": "local"}},
+                "providers": {
+                    "clusterapi": {"clusterName": "local"},
+                    **(managed["providers"] if managed else {}),
+                },
                 "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"},
-                "options": {**OPTIONS, **(CONSOLIDATING if prices else {}), **options},
+                "options": {
+                    **OPTIONS,
+                    **(CONSOLIDATING if prices else {}),
+                    **({"expander": "least-cost"} if managed else {}),
+                    **options,
+                },
                 "nodeGroups": groups,
                 **(REPORTS if reports else {}),
+                **(
+                    {"managedPools": managed["managedPools"], "prices": CPU_PRICE}
+                    if managed
+                    else {}
+                ),
                 **(_consolidation(prices, at_once=at_once, steering=steering) if prices else {}),
             },
         }

@@ -36,6 +36,7 @@ from infra.emulators.kube.api import Api
 from infra.emulators.kube.request import Response
 from infra.emulators.lambda_events import Json
 from infra.emulators.local_world import LocalWorld
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from infra.emulators.vendor_common.server import AttachedAccount, connect
 from infra.emulators.virtual_sqs import Message
 from tests.faults import cluster
@@ -61,7 +62,8 @@ the order they were opened."""
 class FaultWorld(LocalWorld):
     """weather: the faults; audit: the checks; trace: what happened, as text; process:
     the running process; topic: receives notifications; accounts: of vendors that are
-    attached to the cluster."""
+    attached to the cluster; around_vendor: carries out their requests. own_group: that of a node,
+    "" if it has none."""
 
     def __init__(
         self,
@@ -79,6 +81,10 @@ class FaultWorld(LocalWorld):
         self._left = -1, set[str]()
         self._planned: tuple[int, tuple[list[Operation], Horizon | None]] = -1, ([], None)
         self._accounts = tuple(accounts)
+        self.around_vendor: Callable[[Incoming, Callable[[], Answer]], Answer] = lambda _, answer: (
+            answer()
+        )
+        self.own_group: Callable[[str], str] = lambda _: ""
         super().__init__(
             quick=True, pace=pace, grain=grain, clouds=cast(Sequence[CloudBeside], self._accounts)
         )
@@ -152,6 +158,13 @@ class FaultWorld(LocalWorld):
         nodes = {}
         for node in self.kube.list("nodes"):
             name = node["metadata"]["name"]
+            if machines.get(name) is None and (group := self.own_group(name)):
+                nodes[name] = AuditedNode(
+                    group,
+                    created_at(node),
+                    ready=is_ready(node),
+                    conditions=conditions_of(node),
+                )
             if (machine := machines.get(name)) is not None:
                 nodes[name] = AuditedNode(
                     machine["metadata"]["labels"][fields.DEPLOYMENT_NAME],
@@ -180,6 +193,8 @@ class FaultWorld(LocalWorld):
         ]
         return {
             "kind": found.spec.kind.value,
+            "group": found.spec.group,
+            "nodes": [target.node for target in found.spec.targets],
             "from": found.spec.from_size,
             "to": found.spec.to_size,
             "handles": handles,
@@ -247,8 +262,13 @@ class FaultWorld(LocalWorld):
         base.setLevel(logging.ERROR)
         super().start()
         for account in self._accounts:
-            watched = WatchedVendor(account.server, self.weather, lambda: self._watched.gate)
+            watched = WatchedVendor(
+                account.server, self.weather, lambda: self._watched.gate, self._at_vendor
+            )
             connect(account.server.host, watched.answer)
+
+    def _at_vendor(self, incoming: Incoming, answer: Callable[[], Answer]) -> Answer:
+        return self.around_vendor(incoming, answer)
 
     def close(self) -> None:
         """See LocalWorld."""
@@ -334,9 +354,9 @@ class FaultWorld(LocalWorld):
         if self.process is not None:
             self.stalls.disturb(self.process.operation)
         if strike.meanwhile is not None:
-            process, self.process = self.process, None
+            process, self.process, gate = self.process, None, self._watched.gate
             strike.meanwhile()
-            self.process = process
+            self.process, self._watched.gate = process, gate
         if self._inside or not strike.seconds:
             return
         self._inside, gate = True, self._watched.gate

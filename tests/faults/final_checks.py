@@ -32,6 +32,8 @@ from tests.faults.run_state import HARD, Broken, FaultRun
 
 STRIDE, LIMIT = 60.0, 5400.0
 """Virtual seconds: between two looks, and until everything must be at rest."""
+AT_REST = 900.0
+"""Virtual seconds for which own groups stay as they are in the end."""
 LONGEST = 1200.0
 """Virtual seconds after which an operation must have ended, with the options of cluster.py."""
 QUIET = 3
@@ -43,6 +45,8 @@ def finish(m: FaultRun) -> None:
     m.world.tell("the faults stop")
     m.world.weather.clear()
     m.world.topic.healthy = True
+    if m.own is not None:
+        m.own.heal()
     for name in m.silent:
         m.world.cluster.kubelets.revive(name)
     m.silent.clear()
@@ -65,6 +69,12 @@ def finish(m: FaultRun) -> None:
                     ]
                 )
             )
+    if m.own is not None and not m.consolidates:  # nodes grow old
+        machines = m.own.machines()
+        m.world.step(AT_REST)
+        m.check()
+        if m.own.machines() != machines:
+            raise Broken(m.report(["a machine is bought or removed without a reason"]))
     wrong = m.world.topic.problems()
     if wrong:
         raise Broken(m.report([f"notifications: {each}" for each in wrong]))
@@ -92,6 +102,8 @@ def restless(m: FaultRun) -> Iterator[str]:
     yield from _waiting(m)
     yield from _marks_left(m, leaving)
     yield from _sick(m)
+    if m.own is not None:
+        yield from m.own.restless()
 
 
 def _sick(m: FaultRun) -> Iterator[str]:

@@ -76,6 +76,7 @@ class ReplacementAudit:
         self._moves: dict[str, list[float]] = {}  # owner -> instants of its pods' moves
         self._prices: list[tuple[float, Mapping[str, int]]] = []
         self._replicas: dict[str, int] = {}  # owner -> most pods that it has had
+        self.own_price: Callable[[str], float] = lambda _: 0.0  # of a node that prices lack
 
     def note_prices(self, prices: Mapping[str, int]) -> None:
         """Record the prices in force from now on: group -> price of a node."""
@@ -152,13 +153,17 @@ class ReplacementAudit:
 
     def _saves(self, row: Replacement, prices: Mapping[str, int]) -> bool:
         before = sum(
-            prices[self._nodes[name].group]
+            self._price(prices, self._nodes[name].group)
             for name in (*row.gone, *row.nodes)
             if name in self._nodes
         )
         return before > sum(
-            prices[_name(purchase.group)] * purchase.nodes for purchase in row.purchases
+            self._price(prices, _name(purchase.group)) * purchase.nodes
+            for purchase in row.purchases
         )
+
+    def _price(self, prices: Mapping[str, int], group: str) -> float:
+        return prices[group] if group in prices else self.own_price(group)
 
     def _prices_since(self, instant: float) -> list[Mapping[str, int]]:
         """Return the prices in force at any time since then."""

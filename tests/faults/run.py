@@ -1,5 +1,5 @@
 """Runs seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2]
-[--consolidation | --steering] [-v]`.
+[--consolidation | --steering] [--managed exoscale] [-v]`.
 
 For every broken seed the report has the invariant, every step, and the command that repeats it; -v
 also lists the successful runs. The exit code is 1 if any seed broke an invariant. Runs are not
@@ -21,6 +21,7 @@ from unittest.mock import patch
 import msgspec
 
 from chalicelib.plan.removal.consolidation import steering
+from chalicelib.providers.cherryservers import api as cherry_api
 from infra.tools.interruptible import run
 from tests.faults.final_checks import finish
 from tests.faults.mark_checks import finish_marks
@@ -43,14 +44,22 @@ class Played(msgspec.Struct, frozen=True):
     trace: tuple[str, ...]
 
 
-def play(seed: int, steps: int = 0, *, consolidates: bool = False, steers: bool = False) -> Played:
+def play(
+    seed: int,
+    steps: int = 0,
+    *,
+    consolidates: bool = False,
+    steers: bool = False,
+    provider: str = "",
+) -> Played:
     """Runs one seed to the end. steps: 0 for the usual number. consolidates: with replacements of
-    nodes; steers: with consolidation that marks nodes, too."""
+    nodes; steers: with consolidation that marks nodes, too. provider: with managed pools there."""
     dice, consolidates = Random(seed), consolidates or steers
     steps = steps or (STEERED_STEPS if steers else STEPS)
     with (
         patch.object(steering, "MOST_CANDIDATES", MOST_CANDIDATES),
-        FaultRun(seed, consolidates=consolidates, steers=steers) as machine,
+        patch.object(cherry_api, "THREADS", 1),  # another order waits while one is paused
+        FaultRun(seed, consolidates=consolidates, steers=steers, provider=provider) as machine,
     ):
         broken = ""
         try:
@@ -66,6 +75,7 @@ def play(seed: int, steps: int = 0, *, consolidates: bool = False, steers: bool 
         except Exception as error:  # an error in the emulation itself is reported like any other
             broken = machine.report([f"{type(error).__name__}: {error}"])
         more = " --steering" if steers else " --consolidation" if consolidates else ""
+        more += f" --managed {provider}" if provider else ""
         again = (
             f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps}{more} "
             "-v\n"
@@ -90,12 +100,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--steering", action="store_true", help="replace nodes, and mark those that leave"
     )
+    parser.add_argument("--managed", default="", help="provider of managed pools")
     given = parser.parse_args(arguments)
     first, _, last = given.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     broken, counts, began = list[int](), Counter[str](), time.monotonic()
     playing = partial(
-        play, steps=given.steps, consolidates=given.consolidation, steers=given.steering
+        play,
+        steps=given.steps,
+        consolidates=given.consolidation,
+        steers=given.steering,
+        provider=given.managed,
     )
     for played in _all(seeds, playing, given.jobs):
         counts.update(played.counts)

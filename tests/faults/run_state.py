@@ -12,6 +12,7 @@ from infra.emulators.controllers.capi import fields
 from tests.faults import cluster
 from tests.faults.faulty_world import FaultWorld
 from tests.faults.objects import taint_of
+from tests.faults.own_groups import OwnGroups
 
 HARD = "ToBeDeletedByClusterAutoscaler"
 PLANNED_LATER = frozenset({"expired", "drifted", "consolidation"})
@@ -34,10 +35,11 @@ class FaultRun:
     """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates:
     whether nodes are replaced, or taken back by their vendor, fall sick and grow old; steers: in a
     larger cluster, whose scheduler is steered by marks. age: of the first nodes then, seconds.
-    options: added to those of the policy.
+    provider: vendor that opens groups of managed pools. options: added to those of the policy.
 
     mode, bounds, prices, steering: the policy. made: a counter for names. steps: number of steps.
     silent: nodes whose kubelet does not report. notices: node -> when its vendor takes its machine.
+    own: the groups of managed pools, None without a provider.
     """
 
     def __init__(
@@ -47,9 +49,14 @@ class FaultRun:
         consolidates: bool = False,
         steers: bool = False,
         age: float | None = None,
+        provider: str = "",
         **options: object,
     ) -> None:
-        self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
+        self.own = OwnGroups(provider) if provider else None
+        accounts = [self.own.account] if self.own is not None else []
+        self.world = FaultWorld(
+            random.Random(seed), pace=cluster.PACE, grain=20.0, accounts=accounts
+        )
         self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
         if consolidates:
             self.bounds = dict(cluster.STEERED_BOUNDS if steers else cluster.CONSOLIDATED_BOUNDS)
@@ -69,6 +76,8 @@ class FaultRun:
 
     def __enter__(self) -> Self:
         self.world.start()
+        if self.own is not None:
+            self.own.begin(self.world)
         self.world.audit.repaired_beside = self._repaired_beside
         for name, (least, most) in self.bounds.items():
             self.world.audit.note_bounds(name, least, most)
@@ -102,6 +111,7 @@ class FaultRun:
             prices=prices,
             at_once=self._at_once,
             steering=self.steering,
+            managed=self.own.policy() if self.own is not None else None,
         )
         self.world.apply_policy(document)
 

@@ -13,8 +13,8 @@ from random import Random
 from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.virtual_sqs import late, lost, twice
 from tests.faults import mark_events, node_events, user_actions
-from tests.faults.cluster import GROUPS
-from tests.faults.fault_schedule import API, FAIL, KILL, LOSE, PAUSE, QUEUE, TABLE, Strike
+from tests.faults.cluster import FAT, GROUPS, WIDE
+from tests.faults.fault_schedule import API, FAIL, KILL, LOSE, PAUSE, QUEUE, TABLE, VENDOR, Strike
 from tests.faults.run_state import FaultRun
 
 Rule = Callable[[FaultRun, Random], str]
@@ -112,11 +112,15 @@ def rubbish(m: FaultRun, dice: Random) -> str:
 def _strike(
     m: FaultRun, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)
 ) -> Strike:
+    functions: tuple[str, ...] = ("", ACT, ACT)
+    if m.own is not None:
+        doors = (*doors, VENDOR, VENDOR)
+        functions = ("", ACT, f"act_{m.own.provider}", f"act_{m.own.provider}")
     strike = Strike(
         kind,
         dice.randint(1, 30),
         dice.choice(doors),
-        dice.choice(("", ACT, ACT)),
+        dice.choice(functions),
         writing=dice.random() < 0.6,
         after=dice.random() < 0.5,
     )
@@ -193,6 +197,24 @@ def bad_machines(m: FaultRun, dice: Random) -> str:
     return f"the next {count} machines of {name}: {kind}"
 
 
+def vendor(m: FaultRun, dice: Random) -> str:
+    """Lets something happen at the vendor of managed pools, or makes it unavailable."""
+    assert m.own is not None
+    if dice.random() < 0.8:
+        return m.own.befall(dice)
+    m.world.weather.flaky[VENDOR] = m.world.clock() + 60.0
+    return "vendor flaky for 60 s"
+
+
+def odd_pods(m: FaultRun, dice: Random) -> str:
+    """Creates a Deployment of pods that only a managed pool has nodes for, maybe with a fault at
+    one of the next calls."""
+    said = user_actions.create(m, dice, (FAT, WIDE))
+    if not said or dice.random() < 0.3:
+        return said
+    return f"{said}; {dice.choice((kill, kill, fail, lose, pause))(m, dice)}"
+
+
 def silence(m: FaultRun, dice: Random) -> str:
     """Stops a kubelet's reports, or resumes those that stopped."""
     nodes = m.world.nodes()
@@ -263,9 +285,14 @@ STEERING: tuple[tuple[int, Rule], ...] = ((16, a_mark), (20, while_))
 """Further ones of runs in which the scheduler is steered: a horizon takes many passes."""
 
 
+MANAGED: tuple[tuple[int, Rule], ...] = ((6, odd_pods), (4, vendor))
+"""Further ones of runs with managed pools."""
+
+
 def any_step(m: FaultRun, dice: Random) -> str:
     """Runs any rule."""
     rules = (*RULES, *CONSOLIDATING) if m.consolidates else RULES
     rules = (*rules, *STEERING) if m.steers else rules
+    rules = (*rules, *MANAGED) if m.own is not None else rules
     (rule,) = dice.choices([rule for _, rule in rules], [weight for weight, _ in rules])
     return rule(m, dice)

@@ -18,11 +18,12 @@ from tests.faults.mark_checks import SWITCHES
 from tests.faults.run import play
 from tests.faults.stateful import StatefulFaults
 
-SEEDS, PER_TEST = 30, 5
+SEEDS, PER_TEST = 10, 5
 SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
 HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
-REPLACING_SEEDS, PER_REPLACING_TEST = 50, 25
+REPLACING_SEEDS, PER_REPLACING_TEST = 40, 20
 SLOW_REPLACING_SEEDS = 20_000
+SLOW_MANAGED_SEEDS = 2_550
 STEERED_SEEDS, PER_STEERED_TEST = 20, 10
 SLOW_STEERED_SEEDS, PER_SLOW_STEERED_TEST = 220, 20
 REPLACED = (
@@ -37,19 +38,36 @@ REPLACED = (
     "node gone as drifted",
 )
 
+MANAGED = (
+    "tainted",
+    "evicted",
+    "own groups opened",
+    "own groups grown",
+    "own nodes gone",
+    "continued in time after a kill",
+)
+MANAGED_SEEDS = (
+    *(("exoscale", first, False) for first in (10, 15)),
+    *(("cherryservers", first, False) for first in (20, 25)),
+    ("exoscale", 40, True),
+    ("cherryservers", 45, True),
+)
+"""Provider of managed pools, the first of PER_TEST seeds, and whether nodes are replaced."""
+PROVIDERS = ("exoscale", "cherryservers")
 STEERED = ("drains of a horizon planned", "marks refused", "marks stripped", "marks taken off")
 TAKEN_BACK = tuple(f"marks taken back by {switch}" for switch in SWITCHES)
 
 
-def _hold(first: int, count: int, *, consolidates: bool = False) -> None:
+def _hold(first: int, count: int, *, consolidates: bool = False, provider: str = "") -> None:
     """Runs all of these seeds and checks that events happened in them, since an
     empty run proves nothing."""
     seen = Counter[str]()
     for seed in range(first, first + count):
-        played = play(seed, consolidates=consolidates)
+        played = play(seed, consolidates=consolidates, provider=provider)
         assert not played.broken, played.broken
         seen.update(played.counts)
-    happen = (*HAPPEN, *REPLACED) if consolidates else HAPPEN
+    happen: tuple[str, ...] = (*HAPPEN, *REPLACED) if consolidates else HAPPEN
+    happen = MANAGED if provider else happen
     assert all(seen[what] for what in happen), seen
 
 
@@ -76,6 +94,13 @@ def test_invariants_hold_under_random_faults_while_nodes_are_replaced(first: int
     _hold(first, PER_REPLACING_TEST, consolidates=True)
 
 
+@pytest.mark.parametrize(("provider", "first", "consolidates"), MANAGED_SEEDS)
+def test_invariants_hold_under_random_faults_while_groups_are_opened(
+    provider: str, first: int, consolidates: bool
+) -> None:
+    _hold(first, PER_TEST, consolidates=consolidates, provider=provider)
+
+
 @pytest.mark.parametrize("first", range(0, STEERED_SEEDS, PER_STEERED_TEST))
 def test_invariants_hold_under_random_faults_while_the_scheduler_is_steered(first: int) -> None:
     _hold_steered(first, PER_STEERED_TEST)
@@ -88,15 +113,25 @@ def test_invariants_hold_in_hundreds_of_runs_that_steer_the_scheduler(first: int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(REPLACING_SEEDS, SLOW_REPLACING_SEEDS, PER_SLOW_TEST))
+@pytest.mark.parametrize("first", range(50, SLOW_REPLACING_SEEDS, PER_SLOW_TEST))
 def test_invariants_hold_in_thousands_of_runs_that_replace_nodes(first: int) -> None:
     _hold(first, PER_SLOW_TEST, consolidates=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(SEEDS, SLOW_SEEDS, PER_SLOW_TEST))
+@pytest.mark.parametrize("first", range(30, SLOW_SEEDS, PER_SLOW_TEST))
 def test_invariants_hold_in_thousands_of_runs_with_random_faults(first: int) -> None:
     _hold(first, PER_SLOW_TEST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("consolidates", [False, True])
+@pytest.mark.parametrize("first", range(50, SLOW_MANAGED_SEEDS, PER_SLOW_TEST))
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_invariants_hold_in_thousands_of_runs_that_open_groups(
+    provider: str, first: int, consolidates: bool
+) -> None:
+    _hold(first, PER_SLOW_TEST, consolidates=consolidates, provider=provider)
 
 
 @pytest.mark.more

@@ -4,14 +4,14 @@ write to the simulated API.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.status import ApiError
-from tests.faults.cluster import GROUPS, MAINTENANCE, SHAPES
+from tests.faults.cluster import GROUPS, MAINTENANCE, SHAPES, Shape
 from tests.faults.objects import SAFE_TO_EVICT, SCALE_DOWN_DISABLED, marks_of, must_move
 from tests.faults.run_state import FaultRun
 
@@ -46,15 +46,17 @@ def _one(
 # -- workloads
 
 
-def create(m: FaultRun, dice: Random) -> str:
+def create(m: FaultRun, dice: Random, shapes: Sequence[Shape] = SHAPES) -> str:
     """Creates a Deployment of one of the shapes."""
     if len(m.world.kube.list("deployments", group="apps")) >= 6:
         return ""
     m.made += 1
-    shape, replicas = dice.choice(SHAPES), dice.randint(1, 4)
+    shape, replicas = dice.choice(shapes), dice.randint(1, 4)
     name = f"{shape.name}-{m.made}"
     m.world.seed(
-        objects.deployment(name, replicas=replicas, cpu=shape.cpu, memory="128Mi", **shape.spec)
+        objects.deployment(
+            name, replicas=replicas, cpu=shape.cpu, memory=shape.memory, **shape.spec
+        )
     )
     return f"create deployment {name} x{replicas}"
 

@@ -16,15 +16,16 @@ BUSY = scripted(503, {"message": "the weather"})
 
 
 class WatchedVendor:
-    """gate: of the calling process."""
+    """gate: of the calling process. around: carries out a request."""
 
     def __init__(
         self,
         server: VendorServer[Any, Any],
         weather: Weather,
         gate: Callable[[], IoInterceptor | None],
+        around: Callable[[Incoming, Callable[[], Answer]], Answer],
     ) -> None:
-        self._server, self._weather, self._gate = server, weather, gate
+        self._server, self._weather, self._gate, self._around = server, weather, gate, around
 
     def answer(self, incoming: Incoming) -> Answer:
         """Answers a request, see VendorServer."""
@@ -33,9 +34,11 @@ class WatchedVendor:
             return self._server.answer(incoming)
         verb = action_of(incoming) or incoming.method
         io = Io(gate.function, VENDOR, verb, incoming.target, writes(incoming))
-        return gate.through(
-            io, lambda: self._server.answer(incoming), lambda: BUSY, lambda _: NO_ANSWER
-        )
+
+        def call() -> Answer:
+            return self._around(incoming, lambda: self._server.answer(incoming))
+
+        return gate.through(io, call, lambda: BUSY, lambda _: NO_ANSWER)
 
 
 def action_of(incoming: Incoming) -> str:

@@ -8,7 +8,7 @@ import contextlib
 import io
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -16,6 +16,7 @@ from unittest import mock
 import pytest
 
 from chalicelib.cli.main import main as outscaler
+from chalicelib.model.memory import Control
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.journal import Journal, JournalEntry
 from chalicelib.store.tables import OFFERS
@@ -108,14 +109,17 @@ class ManagedNodepools(ManagedPoolsCluster):
     account: ExoscaleAccount
     workers: Nodepool
 
-    def apply(self, mode: str = "active", name: str = POOL, **more: Any) -> None:
-        """Store a policy with one declaration. more: keys of the policy."""
+    def apply(
+        self, mode: str = "active", pool: Mapping[str, Any] | None = None, **spec: Any
+    ) -> None:
+        """Puts the policy in force. pool: further fields of the declaration."""
         workers = {"provider": "exoscale", "id": self.workers.pool.id, "min": 0, "max": 2}
-        pool = {
-            "name": name,
+        declared = {
+            "name": POOL,
             "provider": "exoscale",
             "copyFrom": WORKERS,
             "labels": {"tier": "general"},
+            **(pool or {}),
         }
         self.world.apply_policy(
             document(
@@ -125,10 +129,15 @@ class ManagedNodepools(ManagedPoolsCluster):
                 nodeGroups=[workers],
                 prices={"cpu": 0.05, "currency": "EUR"},
                 options=OPTIONS,
-                managedPools=[pool],
-                **more,
+                managedPools=[declared],
+                **spec,
             )
         )
+
+    def disks(self) -> Counter[int]:
+        """Return GiB of disk -> machines."""
+        pools = self.account.zone.pools.values()
+        return Counter(vm.disk for pool in pools for vm in pool.staying)
 
     def own(self) -> dict[str, int]:
         """Return own Nodepools -> size; none of them twice."""
@@ -358,19 +367,164 @@ def test_outage_of_the_list_of_sks_clusters_neither_buys_nor_deletes(
     assert not world.pending()
 
 
-def test_shadow_mode_shows_what_it_would_open_and_opens_nothing(
+def test_pool_39_lost_table_buys_nothing_twice(nodepools: ManagedNodepools) -> None:
+    world = nodepools.world
+    nodepools.run(**SHAPES, wide=("7", "2Gi", 1))
+    nodepools.apply()
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+    before = nodepools.own()
+    assert len(before) == 3
+    table = world.store.table
+    rows = table.client.scan(TableName=table.name)["Items"]
+    lost = [row for row in rows if not row["item"]["S"].startswith(("policy#", "!"))]
+    for row in lost:
+        table.client.delete_item(
+            TableName=table.name, Key={"cluster": row["cluster"], "item": row["item"]}
+        )
+    assert len(lost) > 5
+    assert not world.memory().groups
+
+    world.step(HOUR)
+
+    assert nodepools.own() == before == nodepools.targets()
+    assert nodepools.calls(CREATE) == 3
+    assert not world.operations()
+
+
+def test_pool_42_pods_are_planned_again_where_a_person_deletes_the_nodepool(
+    nodepools: ManagedNodepools,
+) -> None:
+    world, zone = nodepools.world, nodepools.account.zone
+    nodepools.run(thin=TWO_THIN)
+    nodepools.apply()
+    world.step_until(lambda: bool(nodepools.own()), limit=10 * MINUTE)
+    (deleted,) = nodepools.own()
+    (operation,) = world.operations()
+    (pool,) = [pool for pool in zone.pools.values() if pool is not nodepools.workers.pool]
+    zone.delete_pool(pool.id)
+
+    nodepools.wait_for_pods(20 * MINUTE)
+    world.step(10 * MINUTE)
+
+    ended = {made.spec.id: made for made in world.store.operations.ended(world.name)}
+    assert ended[operation.spec.id].status.state == "failed"
+    assert deleted not in nodepools.own(), "it is in back-off"
+    assert "standard.large" not in nodepools.types()
+    assert nodepools.own() == nodepools.targets()
+    assert sum(nodepools.own().values()) == nodepools.machines() == len(nodepools.nodes())
+    assert not world.operations()
+
+
+SHADOW = "shadow"
+NOT_IN_SHADOW = ("operation#", "memory#operation#", "memory#prune")
+"""Rows of what passes and executors do."""
+
+
+def test_pool_56_shadow_mode_names_groups_and_prices(nodepools: ManagedNodepools) -> None:
+    world = nodepools.world
+    nodepools.run(**SHAPES)
+    nodepools.apply(SHADOW)
+
+    world.step(5 * MINUTE)
+
+    bought = {
+        (growth["choice"]["instance_type"], growth["to"], growth["price"], growth["opens"])
+        for growth in world.plans()[-1]["scale_ups"]
+    }
+    assert bought == {
+        ("standard.large", 2, 0.18096, True),
+        ("memory.extra-large", 1, 0.21528, True),
+    }
+    assert all(group.startswith("osc-") for group in nodepools.growths())
+
+
+def test_pool_56_shadow_mode_writes_nothing_at_the_vendor_and_buys_in_no_row(
     nodepools: ManagedNodepools,
 ) -> None:
     world = nodepools.world
     nodepools.run(**SHAPES)
-    nodepools.apply("shadow")
+    nodepools.apply(SHADOW)
 
     world.step(5 * MINUTE)
 
-    assert nodepools.growths()
+    log = nodepools.account.server.log
+    assert log
+    assert [call.operation for call in log if call.writes] == []
     assert len(nodepools.own()) == 0
-    assert not any(call.writes for call in nodepools.account.server.log)
     assert not world.operations()
+    table = world.store.table
+    rows = table.client.scan(TableName=table.name)["Items"]
+    items = [item["item"]["S"] for item in rows if item["cluster"]["S"] == world.name]
+    assert "lease" in items
+    assert [item for item in items if item.startswith(NOT_IN_SHADOW)] == []
+    planned = [row for name, row in world.memory().groups.items() if name.startswith("osc-")]
+    assert len(planned) == 2
+    assert all(row.control is Control.WATCHED and row.request is None for row in planned)
+
+
+# -- the declaration changes
+
+GIB_BEFORE, GIB_AFTER = 50, 100
+BUDGET = "disruptionBudgets"
+REPLACED: dict[str, Any] = {
+    "nodeLifecycle": {"drift": "replace"},
+    BUDGET: [{"name": "all", "nodes": 1}],
+}
+CLOSED = {"deleteEmpty": True, "keepEmpty": "10m"}
+
+
+def test_pool_52_nodes_of_a_changed_declaration_are_replaced_one_by_one(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    nodepools.run(thin=TWO_THIN)
+    nodepools.apply(pool=CLOSED, **REPLACED)
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+    (old,) = nodepools.own()
+    assert nodepools.disks() == {GIB_BEFORE: 2}
+
+    nodepools.apply(pool={**CLOSED, "disk": GIB_AFTER}, **REPLACED)
+    seen = set[tuple[int, int]]()
+    for _ in range(3 * 60):
+        world.step(MINUTE)
+        disks = nodepools.disks()
+        seen.add((disks[GIB_BEFORE], disks[GIB_AFTER]))
+
+    assert not world.pending()
+    (new,) = nodepools.own()
+    assert new != old
+    assert nodepools.own() == {new: 2} == nodepools.targets()
+    assert seen <= {(2, 0), (2, 1), (1, 1), (1, 2), (0, 2)}, "the successor comes first"
+    assert {(1, 1), (0, 2)} <= seen
+    assert (nodepools.calls(CREATE), nodepools.calls(DELETE)) == (2, 1)
+    assert not world.operations()
+
+
+def test_pool_52_value_that_comes_back_makes_the_old_groups_current_again(
+    nodepools: ManagedNodepools,
+) -> None:
+    world = nodepools.world
+    held = {**REPLACED, BUDGET: [{"name": "none", "nodes": 0}]}
+    nodepools.run(thin=TWO_THIN)
+    nodepools.apply(pool=CLOSED, **held)
+    nodepools.wait_for_pods()
+    world.step(10 * MINUTE)
+    before, names = nodepools.own(), {node["metadata"]["name"] for node in nodepools.nodes()}
+
+    nodepools.apply(pool={**CLOSED, "disk": GIB_AFTER}, **held)
+    world.step(2 * HOUR)
+    assert nodepools.own() == before, "no budget, no replacement"
+    nodepools.apply(pool=CLOSED, **REPLACED)
+    world.step(3 * HOUR)
+
+    assert nodepools.own() == before == nodepools.targets()
+    assert {node["metadata"]["name"] for node in nodepools.nodes()} == names
+    assert (nodepools.calls(CREATE), nodepools.calls(DELETE)) == (1, 0)
+    nodepools.run(more=("3", "2Gi", 1))
+    nodepools.wait_for_pods()
+    assert list(nodepools.own().values()) == [3], "and they grow"
 
 
 def test_pass_killed_between_its_catalogue_and_its_decision_leaves_both_explained(
@@ -422,7 +576,7 @@ def test_pool_54_groups_of_a_deleted_declaration_are_drained_on_request(
     old, groups = names_of(nodepools.nodes()), nodepools.own()
     assert sum(groups.values()) == len(old) == 5
 
-    nodepools.apply(name="later", **lifecycle)
+    nodepools.apply(pool={"name": "later"}, **lifecycle)
     world.step(3 * HOUR)
 
     assert names_of(nodepools.nodes()) == old, "nothing goes by itself"

@@ -86,6 +86,7 @@ EXPECTED: dict[str, object] = {
     "PoolLimits.nodes": 100,
     "MaxShare.type": 1.0,
     "MaxShare.zone": 1.0,
+    "ManagedPool.mode": "active",
     "ManagedPool.max_pools": 16,
     "ManagedPool.opening_factor": 0.02,
     "ManagedPool.keep_empty": 3600.0,

@@ -198,14 +198,14 @@ _READS_THE_MODE = "chalicelib/runtime/mode_guard.py"
 
 
 def reads_of_mode(tree: ast.Module) -> list[str]:
-    """Finds `x.mode` on any x but a policy's `consolidation`, which has a mode of its
-    own, and getattr(x, "mode")."""
+    """Finds `x.mode` on any x but a policy's `consolidation` and a managed `pool`, which have a
+    mode of their own, and getattr(x, "mode")."""
     found = []
     for node in nodes_of(tree):
         by_attribute = (
             isinstance(node, ast.Attribute)
             and node.attr == "mode"
-            and not ast.unparse(node.value).endswith("consolidation")
+            and not ast.unparse(node.value).endswith(("consolidation", "pool"))
         )
         by_name = (
             isinstance(node, ast.Call)

@@ -9,7 +9,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import DRAIN_FOR, GroupMemory
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.managed_groups import declaration_of
-from chalicelib.policy.settings.managed_pools import ManagedPool
+from chalicelib.policy.settings.managed_pools import ManagedPool, PoolMode
 
 _GONE = ManagedPool("", "")
 """Stands for a declaration that is gone."""
@@ -43,9 +43,12 @@ def is_empty(group: NodeGroupState) -> bool:
 
 def may_be_closed(group: NodeGroupState, state: ClusterState) -> bool:
     """Return whether nothing stands against the deletion of an empty group: an operation, a pause
-    of removals, or a failure that is not long ago."""
+    of removals, a declaration that is off, or a failure that is not long ago."""
     memory = group.memory
     if group.removals_paused is not None:
+        return False
+    pool = pool_of(declaration_of(group.group), state)
+    if pool.mode is PoolMode.OFF:
         return False
     has_work = any(
         operation.is_open and operation.spec.group == group.id

@@ -94,7 +94,10 @@ def trusted(
 
 def why_kept(group: NodeGroup, instance: Instance, shares: Shares, first_seen: float) -> str:
     """Return why an instance that is not a Node is not deleted; "" if it may be. first_seen: of the
-    group, epoch seconds. An instance created at exactly that time counts as existing before."""
+    group, epoch seconds. An instance created at exactly that time counts as existing before. All
+    machines of a group with our mark are this cluster's."""
+    if group.managed is not None:
+        return ""
     unknown = exists(instance) and not instance.created
     older = 0.0 < instance.created <= first_seen
     rows = (

@@ -41,6 +41,13 @@ class Market(StrEnum):
     SPOT = "spot"
 
 
+class PoolMode(StrEnum):
+    """Whether a declaration buys."""
+
+    OFF = "off"
+    ACTIVE = "active"
+
+
 class Range(msgspec.Struct, frozen=True):
     """From least to most, both included; None: no bound."""
 
@@ -225,6 +232,12 @@ class ManagedPool(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
         "exoscale: an SKS Nodepool, required. cherryservers: a definition of nodeGroupDefs, "
         "`default` if not given.",
     ] = ""
+    mode: Annotated[
+        PoolMode,
+        member(PoolMode),
+        "off: its groups neither grow nor are deleted, and none is opened. "
+        "active: as spec.mode says.",
+    ] = PoolMode.ACTIVE
     requirements: Annotated[
         Requirements, nested(Requirements), "What a machine type must be; any if not given."
     ] = Requirements()

@@ -260,11 +260,12 @@ class _ScaleUp:
             return lot
         # the announced progress is data of the operation, so it does not show that it was checked
         self._context.check_managed(self._operation, self._servers)
-        size = _size(
-            self._context, self._order, self._servers, frozenset(), self._maximum - len(lot)
-        )
-        if size + len(lot) > self._maximum:
-            grown = Conflict(f"the pool has grown meanwhile, and its maximum is {self._maximum}")
+        spec, most = self._operation.spec, self._maximum
+        if spec.choice is not None:
+            most = min(most, spec.to_size)  # another pass may have opened the same group
+        size = _size(self._context, self._order, self._servers, frozenset(), most - len(lot))
+        if size + len(lot) > most:
+            grown = Conflict(f"the pool has grown meanwhile, and its maximum is {most}")
             self._progress = self._progress.with_refused(still_open, grown)
         else:
             self._progress = refuse_out_of_stock(self._context, self._order, self._progress)

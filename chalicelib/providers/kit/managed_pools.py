@@ -30,7 +30,7 @@ from chalicelib.model.managed_group import (
 )
 from chalicelib.model.operation import Operation
 from chalicelib.model.resources import MEMORY
-from chalicelib.policy.settings.managed_pools import ManagedPool, Market
+from chalicelib.policy.settings.managed_pools import ManagedPool, Market, PoolMode
 from chalicelib.providers.kit.catalogue_shelf import CatalogueShelf
 from chalicelib.providers.kit.errors import InvalidRequest, OutOfStock, ProviderError, Transient
 from chalicelib.providers.kit.machine_types import (
@@ -51,6 +51,7 @@ MARKET_LABEL = "outscaler.dev/market"
 """Label of nodes: on-demand or spot."""
 KERNEL_SHARE = 0.03
 """Part of a machine's memory that its kernel keeps, until a node of the type has shown it."""
+DECLARATION_OFF = "its mode is off"
 MISSING = "no catalogue has been read yet"
 DECLARATION_GONE = "its declaration is gone"
 OTHER_DEFINITION = "its declaration says something else of its nodes now"
@@ -167,7 +168,7 @@ class ManagedPools:
                 selection.offered,
                 selection.failed,
                 len(selection.machines),
-                problem=self.source_of(pool).problem or self._why_no_catalogue(),
+                problem=self._why_nothing(pool),
                 warning=self.source_of(pool).warning,
                 quota=dict(quota),
             )
@@ -176,6 +177,12 @@ class ManagedPools:
                 view = msgspec.structs.replace(view, currency=currency, read_at=read_at)
             views.append(view)
         return tuple(views)
+
+    def _why_nothing(self, pool: ManagedPool) -> str:
+        """Return why a declaration opens nothing, "" if it may. Raises ProviderError."""
+        if pool.mode is PoolMode.OFF:
+            return DECLARATION_OFF
+        return self.source_of(pool).problem or self._why_no_catalogue()
 
     def _why_no_catalogue(self) -> str:
         """Return why nothing can be opened by the catalogue, "" if it can be used."""
@@ -194,7 +201,7 @@ class ManagedPools:
 
     def _selection_of(self, pool: ManagedPool) -> Selection:
         stored, source = self.shelf.read(), self.source_of(pool)
-        if stored is None or source.problem:
+        if stored is None or source.problem or pool.mode is PoolMode.OFF:
             return Selection()
         if pool.name not in self._selections:
             disk_gib = pool.disk or source.disk_gib
@@ -279,7 +286,9 @@ class ManagedPools:
         if candidate is not None:
             return candidate
         known = self.declared(name, choice)
-        if known is None or self.shelf.read() is not None or self._failed(known.pool, choice):
+        if known is None or known.pool.mode is PoolMode.OFF:
+            return None
+        if self.shelf.read() is not None or self._failed(known.pool, choice):
             return None
         has_limit = known.pool.limits.cost_per_hour is not None
         return None if has_limit and not known.machine.price else known
@@ -342,7 +351,7 @@ class ManagedPools:
         name, most = candidate.group.name, pool.requirements.max_price
         if most is not None and machine.price > most:
             return _not_in_policy(f"{machine.price:.4f} an hour is above maxPrice {most:g}")
-        if problem := self._why_no_catalogue():
+        if problem := self._why_nothing(pool):
             return _not_in_policy(f"the group {name} cannot be judged: {problem}")
         text = f"the catalogue has none of {machine.entry.name} in {machine.entry.zone} now"
         return OutOfStock(text, code="Catalogue")

@@ -16,7 +16,13 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.managed_group import MachineChoice, ManagedGroup
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.policy.settings.managed_pools import ManagedPool, Market, PoolLimits, Requirements
+from chalicelib.policy.settings.managed_pools import (
+    ManagedPool,
+    Market,
+    PoolLimits,
+    PoolMode,
+    Requirements,
+)
 from chalicelib.providers.cherryservers.provider import CherryServers
 from chalicelib.providers.kit.catalogue_shelf import MOST_ENTRIES
 from infra.emulators.cherryservers.models import CherryServer
@@ -82,6 +88,19 @@ def choice_of(group: NodeGroup) -> MachineChoice:
 
 
 # -- opening
+
+
+def test_servers_of_a_declaration_that_is_off_stay_and_none_is_ordered() -> None:
+    cloud = ready()
+    group = created(cloud)
+    declared(cloud, mode=PoolMode.OFF)
+    own = own_group(cloud, group.id)
+    assert own.managed is not None
+    assert (own.managed.retiring, own.max, own.target) == ("", 2, 2)
+    assert observed(cloud).candidates == ()
+    forged = growth(cloud, group, 3, 2)
+    assert failed(carried_out(cloud, forged)) == ("InvalidRequest", "NotInPolicy")
+    assert len(cloud.posts()) == 2
 
 
 def test_ordered_servers_are_as_the_definition_says_but_for_plan_region_and_marks() -> None:
@@ -222,6 +241,23 @@ def _orders_once(seed: int) -> None:
     assert (seen.managed.retiring, seen.managed.choice) == ("", choice)
     assert seen.target == made
     assert group.id not in {other.id for other in observed(cloud).candidates}
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_pool_40_second_order_is_refused_by_the_look_before_it(moment: int) -> None:
+    cloud = ready()
+    group = offered(cloud, BIG)
+    second = growth(cloud, group, 2, id="grow-of-another-pass", plan="another")
+    outcomes = []
+
+    def meanwhile(number: int) -> None:
+        if number == moment:
+            outcomes.append(carried_out(cloud, second))
+
+    outcomes.append(carried_out(cloud, growth(cloud, group, 2), before=meanwhile))
+    assert len(outcomes) == 2
+    assert any(isinstance(outcome, Succeeded) for outcome in outcomes)
+    assert len(cloud.posts()) == len(servers(cloud, group.id)) == 2
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -228,6 +228,24 @@ def _opens_once(seed: int) -> None:
     assert not [other for other in observed(bench).candidates if other.id == group.id]
 
 
+@pytest.mark.parametrize("moment", range(4))
+def test_pool_40_second_creation_is_refused_by_the_look_before_it(moment: int) -> None:
+    bench = ready()
+    group = offered(bench, LARGE)
+    second = growth(bench, group, 2, id="grow-of-another-pass", plan="another")
+    outcomes = []
+
+    def meanwhile(number: int) -> None:
+        if number == moment:
+            outcomes.append(carried_out(bench, second))
+
+    outcomes.append(carried_out(bench, growth(bench, group, 2), before=meanwhile))
+    assert len(outcomes) == 2
+    assert any(isinstance(outcome, Succeeded) for outcome in outcomes)
+    assert writes(bench).count(CREATE) == 1
+    assert sizes(bench, group.id) == [2]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_pool_34_killed_after_any_step_one_group_has_the_planned_nodes(seed: int) -> None:
     _opens_once(seed)

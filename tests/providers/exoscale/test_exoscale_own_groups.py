@@ -13,7 +13,13 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.policy.settings.managed_pools import ManagedPool, Market, PoolLimits, Requirements
+from chalicelib.policy.settings.managed_pools import (
+    ManagedPool,
+    Market,
+    PoolLimits,
+    PoolMode,
+    Requirements,
+)
 from chalicelib.providers.kit.catalogue_shelf import MOST_ENTRIES
 from infra.emulators.exoscale.account import KINDS, ZONE, example_id
 from infra.emulators.exoscale.models import Nodepool
@@ -283,6 +289,26 @@ def test_pool_53_price_that_changes_retires_nothing() -> None:
     assert seen.price > 9.0
     assert {instance.outdated for instance in seen.instances} == {""}
     assert (seen.id, seen.max) == (group.id, 100)
+
+
+@pytest.mark.parametrize("has_catalogue", [True, False])
+def test_groups_of_a_declaration_that_is_off_neither_grow_nor_retire(has_catalogue: bool) -> None:
+    bench = ready()
+    group, other = created(bench, 2), offered(bench, "standard.medium")
+    if not has_catalogue:
+        bench.shared_cache = opened(pools=(GENERAL,)).shared_cache
+    declared(bench, mode=PoolMode.OFF)
+    seen = observed(bench)
+    own = own_group(bench, group.id)
+    assert own.managed is not None
+    assert (own.managed.retiring, own.max, own.target) == ("", 2, 2)
+    assert seen.candidates == ()
+    assert [selection.problem for selection in seen.selections] == ["its mode is off"]
+    for forged in (growth(bench, group, 3, 2), growth(bench, other, 1)):
+        assert failed(carried_out(bench, forged)) == ("InvalidRequest", "NotInPolicy")
+    assert writes(bench) == []
+    declared(bench, mode=PoolMode.ACTIVE)
+    assert own_group(bench, group.id).max == 100
 
 
 def test_price_above_max_price_stops_growth_and_retires_nothing() -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceError, InstanceState
+from chalicelib.model.managed_group import MachineChoice, Managed
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, growth, node, stays
@@ -114,6 +115,12 @@ def test_failed_instance_of_a_foreign_group_is_not_deleted() -> None:
 def test_placeholder_instances_of_our_own_group_are_deleted() -> None:
     build, memory = pool(3, 1, created=0.0, error=InstanceError("OutOfStock", "unavailable"))
     assert repaired(build.plan(memory)) == {"g": ("discard", 4, 3)}
+
+
+def test_machines_of_an_own_group_are_deleted_however_old_they_are() -> None:
+    own = Managed(MachineChoice("general", "s4", "z1"), exists=True)
+    build, memory = pool(0, 1, discovered=False, created=NOW - 99 * HOUR, managed=own)
+    assert repaired(build.plan(memory)) == {"g": ("discard", 1, 0)}
 
 
 def test_target_of_a_foreign_group_is_not_lowered() -> None:

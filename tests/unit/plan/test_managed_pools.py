@@ -17,6 +17,7 @@ from chalicelib.model.pod import Volume
 from chalicelib.model.purchases import with_purchase
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageClass
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.scale_up.scale_up_search import ScaleUpSearch
 from chalicelib.plan.state.scale_up_requests import NOT_JOINED
 from chalicelib.policy.settings.cluster_options import Options
@@ -25,6 +26,7 @@ from chalicelib.policy.settings.managed_pools import (
     Market,
     MaxShare,
     PoolLimits,
+    PoolMode,
     Requirements,
 )
 from chalicelib.policy.settings.node_prices import NodePrices
@@ -67,7 +69,7 @@ CHEAPEST = {
 @pytest.mark.parametrize(
     ("small", "lean", "large", "expected", "price"), CHEAPEST.values(), ids=CHEAPEST
 )
-def test_pods_get_the_cheapest_mix_of_machine_types(
+def test_pool_2_and_4_pods_get_the_cheapest_mix_of_machine_types(
     small: int, lean: int, large: int, expected: dict[str, int], price: float
 ) -> None:
     case = OfferedCluster().waiting(small, 1, 4).waiting(lean, 1, 1).waiting(large, 1, 8)
@@ -383,6 +385,17 @@ def test_nothing_is_deleted_while_removals_are_paused() -> None:
     assert sorted(closed(case, case.decided(memory)[0])) == ["c4", "s2"]
     case.policy["pauses"] = (Pause(NOW + 900, NOW, PausedPart.REMOVALS),)
     assert case.decided(memory)[0].closings == ()
+
+
+def test_groups_of_a_declaration_that_is_off_are_not_deleted() -> None:
+    case, memory = empty_groups(7200.0, 7200.0)
+    asked = msgspec.structs.replace(memory, prunes={"general": NOW - 30})
+    policy = case.offered_policy()
+    resting = (msgspec.structs.replace(policy.managed_pools[0], mode=PoolMode.OFF),)
+    for pools, closings in ((policy.managed_pools, 2), (resting, 0)):
+        policy = msgspec.structs.replace(policy, managed_pools=pools)
+        plan, _ = plan_cluster(case.offered_snapshot(), policy, asked, NOW, 0)
+        assert len(plan.closings) == closings
 
 
 def test_paused_group_is_not_deleted() -> None:

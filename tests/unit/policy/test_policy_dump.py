@@ -28,6 +28,7 @@ from chalicelib.policy.settings.managed_pools import (
     Market,
     MaxShare,
     PoolLimits,
+    PoolMode,
     Range,
     Requirements,
 )
@@ -277,6 +278,7 @@ managed_pools = st.lists(
             max_price=st.none() | _PRICE,
         ),
         labels=st.dictionaries(words, words | st.just(""), max_size=2),
+        mode=st.sampled_from(PoolMode),
         taints=st.lists(
             st.builds(
                 Taint,

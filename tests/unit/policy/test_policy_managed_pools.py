@@ -19,6 +19,7 @@ from chalicelib.policy.settings.managed_pools import (
     Market,
     MaxShare,
     PoolLimits,
+    PoolMode,
     Range,
     Requirements,
 )
@@ -68,7 +69,7 @@ def test_policy_stored_before_managed_pools_existed_is_read() -> None:
 
 
 COMPLETE = of_exoscale(
-    "requirements: {types: [standard.*, '!standard.tiny'], families: standard, "
+    "mode: off, requirements: {types: [standard.*, '!standard.tiny'], families: standard, "
     "cpu: 2..32, memory: 4.., memoryPerCpu: ..8, gpus: 0, zones: [ch-gva-2], markets: [on-demand], "
     "maxPrice: 0.8}, labels: {tier: general, example.com/level: 3, empty: ''}, "
     "taints: ['dedicated=batch:NoSchedule'], limits: {nodes: 90, cpu: 400, memory: 1600, gpus: 8, "
@@ -79,6 +80,7 @@ POOL = ManagedPool(
     "general",
     "exoscale",
     copy_from="workers",
+    mode=PoolMode.OFF,
     requirements=Requirements(
         types=("standard.*", "!standard.tiny"),
         families=("standard",),
