@@ -95,13 +95,19 @@ def copied(
         for nodepool in cluster.nodepools
         if settings.sks_cluster in ("", cluster.id, cluster.name)
     ]
-    named = [each for each in present if pool.copy_from in _names(each.cluster, each.nodepool)]
+    named = [
+        original
+        for original in present
+        if pool.copy_from in _names(original.cluster, original.nodepool)
+    ]
     if not named:
         gone = f"{COPY_SOURCE_GONE}: there is no Nodepool {pool.copy_from}"
-        own = [each for each in present if _is_as_named(each, pool, settings.zone, managed)]
+        own = [
+            original for original in present if _is_as_named(original, pool, settings.zone, managed)
+        ]
         if not own:
             return gone
-        youngest = max(own, key=lambda each: (each.nodepool.created_at, each.nodepool.id))
+        youngest = max(own, key=lambda copy: (copy.nodepool.created_at, copy.nodepool.id))
         warning = f"{gone}; groups are made as {youngest.nodepool.name} is"
         return msgspec.structs.replace(youngest, warning=warning)
     if len(named) > 1:
@@ -114,16 +120,16 @@ def copied(
 
 
 def _is_as_named(
-    own: OriginalNodepool, pool: ManagedPool, zone: str, managed: ManagedPools
+    original: OriginalNodepool, pool: ManagedPool, zone: str, managed: ManagedPools
 ) -> bool:
     """Return whether a Nodepool is an own group of a declaration and what its name says. Raises
     Transient."""
-    nodepool = own.nodepool
+    nodepool = original.nodepool
     if nodepool.is_partial or not managed.is_own(nodepool.name, mark_of(nodepool)):
         return False
     machine = managed.type_by_id(nodepool.instance_type.id)
     choice = MachineChoice(pool.name, machine, zone, _market(nodepool))
-    definition = source_of(pool, zone, own).definition
+    definition = source_of(pool, zone, original).definition
     return ManagedGroup(managed.cluster, choice, definition).name == nodepool.name
 
 
