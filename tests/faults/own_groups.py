@@ -40,10 +40,10 @@ TYPES = {
     "exoscale": ("memory.extra-large", "standard.huge", "cpu.extra-large"),
     "cherryservers": ("e5_1620v4", "amd-ryzen-9950x"),
 }
-"""Machine types that are sold out for a while."""
-POOLS: Mapping[str, Mapping[str, Any]] = {
-    "exoscale": {"copyFrom": NAME},
-    "cherryservers": {"copyFrom": NAME, "requirements": {"zones": ["eu_nord_1", "LT-Siauliai"]}},
+"""Machine types of the declaration, each of which is sold out for a while."""
+REQUIREMENTS: Mapping[str, Mapping[str, Any]] = {
+    "exoscale": {},
+    "cherryservers": {"zones": ["eu_nord_1", "LT-Siauliai"]},
 }
 
 
@@ -80,9 +80,10 @@ class OwnGroups:
     def policy(self) -> dict[str, Any]:
         """What the policy says of the vendor."""
         pool = {"name": "general", "provider": self.provider, "limits": {"nodes": MOST}}
+        requirements = {"types": TYPES[self.provider], **REQUIREMENTS[self.provider]}
         return {
             "providers": {self.provider: dict(self._group.settings())},
-            "managedPools": [{**pool, **POOLS[self.provider]}],
+            "managedPools": [{**pool, "copyFrom": NAME, "requirements": requirements}],
         }
 
     def objects(self) -> dict[str, OwnObject]:
