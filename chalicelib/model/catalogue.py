@@ -11,7 +11,8 @@ class CatalogueEntry(msgspec.Struct, frozen=True, rename="camel"):
     name: as nodes state it in `node.kubernetes.io/instance-type`. memory, disk: bytes; disk 0: none
     comes with it, or its size is unknown. price, spot_price: of one machine an hour, None where the
     vendor states none. stock, spot_stock: how many can be ordered, None where the vendor does not
-    say. vendor_id: by which the vendor's API names the type, "" for its name.
+    say. vendor_id: by which the vendor's API names the type, "" for its name. architecture: of the
+    processor, as in `kubernetes.io/arch`; "" where the vendor does not say: amd64.
     """
 
     name: str
@@ -26,6 +27,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, rename="camel"):
     spot_price: float | None = None
     stock: int | None = None
     spot_stock: int | None = None
+    architecture: str = ""
 
 
 class Catalogue(msgspec.Struct, frozen=True):

@@ -82,6 +82,7 @@ EXPECTED: dict[str, object] = {
     "Spot.return_after": 3600.0,
     "Spot.max_share": 1.0,
     "Spot.rebalance": "ignore",
+    "Requirements.architectures": ("amd64",),
     "Requirements.markets": ("on-demand",),
     "PoolLimits.nodes": 100,
     "MaxShare.type": 1.0,

@@ -100,6 +100,10 @@ _MARKETS = distinct(
 )
 
 
+AMD64 = "amd64"
+_ARCHITECTURES = _names("processor architecture", "amd64|arm64", AMD64)
+
+
 def _parse_label_value(value: str) -> str:
     if not is_label_value(value):
         problem = f"{quote(value)} is not a label's value"
@@ -173,6 +177,11 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     gpus: Annotated[
         Range | None, RANGE, "GPUs; a type with GPUs is used only if this is given."
     ] = None
+    architectures: Annotated[
+        tuple[str, ...],
+        _ARCHITECTURES,
+        "amd64, arm64; types that the image of copyFrom does not run on are left out.",
+    ] = (AMD64,)
     zones: Annotated[
         tuple[str, ...],
         _ZONES,

@@ -1,7 +1,7 @@
 """The machines that a declaration may use: every type of the catalogue in every zone and market
 that meets its requirements, and how many fail at which of them.
 
-    types x zones x markets ► requirements, in the order of CHECKS ► a price ► stock
+    types x zones x markets ► requirements, in the order of CHECKS ► the image ► a price ► stock
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import lru_cache
 import msgspec
 
 from chalicelib.model.catalogue import Catalogue, CatalogueEntry
-from chalicelib.policy.settings.managed_pools import ManagedPool, Market, Requirements
+from chalicelib.policy.settings.managed_pools import AMD64, ManagedPool, Market, Requirements
 
 _GIB = 2**30
 KEYS = {field.name: field.encode_name for field in msgspec.structs.fields(Requirements)}
 """The keys of requirements in a document, by attribute."""
-NO_PRICE, NO_STOCK = "price", "stock"
+OTHER_IMAGE, NO_PRICE, NO_STOCK = "architecture of the image", "price", "stock"
 """Stages after the requirements."""
 
 
@@ -42,14 +42,18 @@ class Selection(msgspec.Struct, frozen=True):
     machines: tuple[Machine, ...] = ()
 
 
-def select_machines(pool: ManagedPool, catalogue: Catalogue, disk_gib: int = 0) -> Selection:
+def select_machines(
+    pool: ManagedPool, catalogue: Catalogue, disk_gib: int = 0, architecture: str = ""
+) -> Selection:
     """Return the machines that a declaration may use. disk_gib: size of the system disk, where its
-    price is not part of the machine's."""
+    price is not part of the machine's. architecture: of the image, "" if it is unknown."""
     failed: Counter[str] = Counter()
     machines: list[Machine] = []
     disk_price = disk_gib * (catalogue.disk_price or 0.0)
     for entry in catalogue.entries:
         stage = first_failure(pool.requirements, entry)
+        if not stage and architecture not in ("", _architecture(entry)):
+            stage = OTHER_IMAGE
         for market in Market:
             if market not in pool.requirements.markets:
                 continue
@@ -117,6 +121,10 @@ def _form(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(parts))
 
 
+def _architecture(entry: CatalogueEntry) -> str:
+    return entry.architecture or AMD64
+
+
 def _has_gpus(requirements: Requirements, entry: CatalogueEntry) -> bool:
     """GPUs are dear: types that have some are used only where a declaration asks for them."""
     if requirements.gpus is None:
@@ -128,6 +136,7 @@ CHECKS: tuple[tuple[str, Callable[[Requirements, CatalogueEntry], bool]], ...] =
     ("types", lambda wanted, entry: _named(wanted.types, entry.name)),
     ("families", lambda wanted, entry: _named(wanted.families, entry.family)),
     ("zones", lambda wanted, entry: not wanted.zones or entry.zone in wanted.zones),
+    ("architectures", lambda wanted, entry: _architecture(entry) in wanted.architectures),
     ("gpus", _has_gpus),
     ("cpu", lambda wanted, entry: wanted.cpu is None or entry.cores in wanted.cpu),
     (

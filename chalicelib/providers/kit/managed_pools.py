@@ -94,12 +94,13 @@ def cluster_uid(kube: KubeLists | None) -> str:
 class CopySource(msgspec.Struct, frozen=True):
     """What a declaration copies from a group or definition. definition: what makes its nodes
     different, by the names of its keys. zones: where it has its machines. disk_gib: size of the
-    system disk where it has a price of its own. problem: why it cannot be copied. warning: what is
-    wrong with it."""
+    system disk where it has a price of its own. architecture: of its image, "" if it is unknown.
+    problem: why it cannot be copied. warning: what is wrong with it."""
 
     definition: dict[str, Any] = {}
     zones: tuple[str, ...] = ()
     disk_gib: int = 0
+    architecture: str = ""
     problem: str = ""
     warning: str = ""
 
@@ -205,8 +206,9 @@ class ManagedPools:
             return Selection()
         if pool.name not in self._selections:
             disk_gib = pool.disk or source.disk_gib
-            selection = select_machines(_located(pool, source), stored.catalogue, disk_gib)
-            self._selections[pool.name] = selection
+            self._selections[pool.name] = select_machines(
+                _located(pool, source), stored.catalogue, disk_gib, source.architecture
+            )
         return self._selections[pool.name]
 
     # -- groups that exist

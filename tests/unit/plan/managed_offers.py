@@ -65,6 +65,7 @@ class OfferedCluster(ClusterBuilder):
         self.policy: dict[str, Any] = {}
         self.options: dict[str, Any] = {"expander": ("least-cost",)}
         self.disk_price = 0.0
+        self.source = CopySource()
         self.existing: dict[MachineChoice, int] = {}
         self.missing: dict[MachineChoice, int] = {}  # machines that have not joined
         self.quota: dict[str, int] = {}  # what the account may still have
@@ -73,7 +74,7 @@ class OfferedCluster(ClusterBuilder):
         """The declarations with a catalogue that was just read."""
         shelf = CatalogueShelf(KeptCache(), lambda: "catalogue", lambda: NOW)
         shelf.refresh(lambda: Catalogue("EUR", self.entries, self.disk_price), buying=False)
-        return ManagedPools(self.pools, shelf, lambda: CLUSTER, lambda _: CopySource())
+        return ManagedPools(self.pools, shelf, lambda: CLUSTER, lambda _: self.source)
 
     def opened(self, name: str, nodes: int = 0, **choice: str) -> OfferedCluster:
         """Adds a group that exists, with nodes."""
