@@ -142,7 +142,7 @@ class OwnGroups:
         operation = process.operation if process is not None else ""
         known = self._world.planned_operation(operation) if operation else None
         if known is None or known["kind"] != "grow" or known["group"] not in (name, key):
-            audit.fault(f"{name} grew to {group.size} by {operation or 'nobody'}, which is {known}")
+            audit.fault(f"{name} grew to {group.size}, and operation {operation or '-'} is {known}")
             return
         audit.count("own groups grown" if key in before else "own groups opened")
         if known["replacement"] and audit.replacements is not None:
@@ -165,7 +165,7 @@ class OwnGroups:
         operation = process.operation if process is not None else ""
         asked = world.planned_operation(operation) if operation else None
         if asked is None or asked["group"] not in (group.name, key):
-            world.audit.fault(f"machine {name} of {group.name} goes by {operation or 'nobody'}")
+            world.audit.fault(f"machine {name} of {group.name} goes; operation: {operation or '-'}")
             return
         node = world.kube.peek("nodes", name)
         if node is None:

@@ -75,14 +75,14 @@ def opened() -> Iterator[OpenedGroup]:
 
 def test_machine_that_no_operation_buys_is_a_fault(opened: OpenedGroup) -> None:
     (fault,) = opened.asked(lambda: opened.add(OWN, 1))
-    assert "grew to 1 by nobody" in fault
+    assert "grew to 1, and operation - is None" in fault
 
 
 def test_machine_of_a_group_that_the_operation_does_not_name_is_a_fault(
     opened: OpenedGroup,
 ) -> None:
     (fault,) = opened.asked(lambda: opened.add(OWN, 1), opened.growth)
-    assert f"grew to 1 by {opened.growth}, which is" in fault
+    assert f"grew to 1, and operation {opened.growth} is {{" in fault
 
 
 def test_second_object_of_a_name_is_a_fault(opened: OpenedGroup) -> None:

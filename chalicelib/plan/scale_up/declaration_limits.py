@@ -25,7 +25,7 @@ from chalicelib.plan.state.managed_groups import (
     is_candidate,
     open_groups,
 )
-from chalicelib.plan.state.scale_up_requests import NOT_JOINED
+from chalicelib.plan.state.scale_up_requests import failures_to_join
 from chalicelib.policy.settings.managed_pools import ManagedPool
 
 _GIB = 2**30
@@ -290,28 +290,40 @@ def _refused_sizes(state: ClusterState) -> dict[tuple[str, bool], Reason]:
 def _stops(state: ClusterState) -> dict[str, Reason]:
     """Return why a declaration gets no new group: MOST_IN_VAIN of its groups have nodes that did
     not join, or the vendor has refused so many of its machine types with the same code."""
-    ends: dict[tuple[str, str], dict[str, float]] = {}
-    reset_time = state.options.node_group_backoff_reset_timeout
-    for group in state.groups.values():
-        failed, managed = group.memory.backoff, group.group.managed
-        if failed is None or managed is None:
-            continue
-        choice, code = managed.choice, failed.code
-        if code == NOT_JOINED:
-            kind, end = group.id, failed.until
-        elif backoff.refuses_machine(failed.cls, code):
-            kind, end = choice.instance_type, failed.last_failed + reset_time
-        else:
-            continue
-        if end >= state.now:
-            of_kind = ends.setdefault((choice.declaration, code), {})
-            of_kind[kind] = max(end, of_kind.get(kind, 0.0))
-    stops = {}
-    for (declaration, code), until in sorted(ends.items()):
-        error = f"nodes of {len(until)} groups of {declaration} did not join in time"
-        if code != NOT_JOINED:
-            error = f"the vendor refuses {len(until)} machine types of {declaration}: {code}"
-        if len(until) >= MOST_IN_VAIN:
-            end = sorted(until.values())[-MOST_IN_VAIN]
+    stops: dict[str, Reason] = {}
+    for (declaration, code), ends in sorted(_refused_types(state).items()):
+        end = _end_of_stop(ends.values(), state.now)
+        if end:
+            error = f"the vendor refuses {len(ends)} machine types of {declaration}: {code}"
+            stops[declaration] = Reason.of(ReasonCode.GROUP_BACKOFF, until=end, error=error)
+    for declaration, failures in sorted(failures_to_join(state).items()):
+        end = _end_of_stop((failed.until for failed in failures.values()), state.now)
+        if end:
+            error = f"nodes of {len(failures)} groups of {declaration} did not join in time"
             stops[declaration] = Reason.of(ReasonCode.GROUP_BACKOFF, until=end, error=error)
     return stops
+
+
+def _refused_types(state: ClusterState) -> dict[tuple[str, str], dict[str, float]]:
+    """Return (declaration, code) -> machine type that the vendor refuses with it -> until when that
+    counts."""
+    ends: dict[tuple[str, str], dict[str, float]] = {}
+    for group in state.groups.values():
+        failed, managed = group.memory.backoff, group.group.managed
+        if (
+            failed is None
+            or managed is None
+            or not backoff.refuses_machine(failed.cls, failed.code)
+        ):
+            continue
+        end = failed.last_failed + state.options.node_group_backoff_reset_timeout
+        of_type = ends.setdefault((managed.choice.declaration, failed.code), {})
+        kind = managed.choice.instance_type
+        of_type[kind] = max(end, of_type.get(kind, 0.0))
+    return ends
+
+
+def _end_of_stop(ends: Iterable[float], now: float) -> float:
+    """Return until when MOST_IN_VAIN failures count, 0.0 if so many do not count now."""
+    until = sorted(end for end in ends if end >= now)
+    return until[-MOST_IN_VAIN] if len(until) >= MOST_IN_VAIN else 0.0

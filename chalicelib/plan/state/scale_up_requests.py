@@ -93,23 +93,32 @@ def _resolve(
     return memory, expired
 
 
+def failures_to_join(state: ClusterState) -> dict[str, dict[str, Backoff]]:
+    """Return managed pool -> its groups whose nodes did not join in time, since a node of the pool
+    has joined for the last time, with their back-offs."""
+    pools: dict[str, list[NodeGroupState]] = {}
+    for group in state.groups.values():
+        if group.group.managed is not None:
+            pools.setdefault(declaration_of(group.group), []).append(group)
+    failures: dict[str, dict[str, Backoff]] = {}
+    for pool, groups in pools.items():
+        joined_at = max((node.created for group in groups for node in group.nodes), default=0.0)
+        for group in groups:
+            failed = group.memory.backoff
+            if failed is not None and failed.code == NOT_JOINED and failed.last_failed > joined_at:
+                failures.setdefault(pool, {})[group.id] = failed
+    return failures
+
+
 def _attempts_elsewhere(group: NodeGroupState, state: ClusterState) -> int:
     """Return the most failures in a row of another group of a managed pool to let nodes join."""
-    failures = (
-        other.memory.backoff
-        for other in state.groups.values()
-        if other.id != group.id and declaration_of(other.group) == declaration_of(group.group)
+    failures = failures_to_join(state).get(declaration_of(group.group), {})
+    attempts = (
+        failed.attempt
+        for name, failed in failures.items()
+        if name != group.id and not backoff.stale(failed, state.now, state.options)
     )
-    return max(
-        (
-            failed.attempt
-            for failed in failures
-            if failed is not None
-            and failed.code == NOT_JOINED
-            and not backoff.stale(failed, state.now, state.options)
-        ),
-        default=0,
-    )
+    return max(attempts, default=0)
 
 
 def _not_from_the_future(

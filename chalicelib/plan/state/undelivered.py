@@ -221,7 +221,7 @@ class _UndeliveredParts:
             )
         if undelivered is None and lacking.nodes == 1 and not elsewhere:
             return Undelivered(until=now, times=0, created=lacking.created, taint=lacking.taint)
-        times = elsewhere + (undelivered.times if undelivered is not None else 0) + 1
+        times = max(elsewhere, undelivered.times if undelivered is not None else 0) + 1
         until = now + rest_after(times)
         return Undelivered(until=until, times=times, created=lacking.created, taint=lacking.taint)
 

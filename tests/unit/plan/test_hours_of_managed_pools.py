@@ -167,3 +167,25 @@ def test_a_node_with_less_than_half_of_its_estimate_says_nothing_of_others() -> 
 
     assert purchases(story) == ["osc-type-00", "osc-type-00", "osc-type-01"]
     assert story.pending() == []
+
+
+def test_a_type_that_fails_after_others_have_joined_rests_for_an_hour_only() -> None:
+    story = story_of("size", lambda name, _: node_object(name))
+    for group in story.groups.values():
+        group.max = 3
+        group.joins_after = math.inf if group.id in ("osc-type-00", "osc-type-01") else 90.0
+    story.play(45 * MINUTE, every=MINUTE)
+    assert story.pending() == []
+    backoffs = [
+        memory.backoff for memory in story.memory.groups.values() if memory.backoff is not None
+    ]
+    assert {backoff.attempt for backoff in backoffs} == {1, 2}
+
+    story.groups["osc-type-03"].joins_after = math.inf
+    story.deploy("more", 3, **BIG)
+    story.play(HOUR / 2, every=MINUTE)
+
+    failed = story.memory.groups["osc-type-03"].backoff
+    assert failed is not None
+    assert failed.attempt == 1
+    assert story.pending() == []
