@@ -88,6 +88,7 @@ def test_exoscale_types_have_the_prices_of_the_public_list(
         "memory": 4 * 2**30,
         "gpus": 0,
         "disk": 0,
+        "architecture": "",
         "vendorId": "a1000000-0000-4000-8000-000000000002",
         "price": pytest.approx(0.04 * 1.04),
         "spotPrice": None,
